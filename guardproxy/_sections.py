@@ -1,0 +1,138 @@
+"""Turns Settings (plain dataclasses) into sections of the configuration and back, and errors into sentences."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
+from types import ModuleType, UnionType
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model, model_validator
+
+from guardproxy import _document
+from guardproxy.core.model import Triple
+
+T = TypeVar("T")
+
+_WORDS = {
+    "model_type": "must be a mapping",
+    "dict_type": "must be a mapping",
+    "mapping_type": "must be a mapping",
+    "tuple_type": "must be a list",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "string_type": "must be text",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "missing": "is missing",
+}
+"""Pydantic's words for whoever never heard of it."""
+
+
+def _triple(value: object) -> object:
+    """[nudge, firm, cut]: whole numbers from 0 (= never), rising."""
+    if isinstance(value, Triple):
+        return value
+    numbers = value if isinstance(value, list | tuple) else ()
+    if len(numbers) != 3 or any(type(number) is not int or number < 0 for number in numbers):
+        raise ValueError("must be three whole numbers [nudge, firm, cut], 0 = never")
+    used = [number for number in numbers if number]
+    if used != sorted(used):
+        raise ValueError("must rise from nudge to firm to cut (0 = never)")
+    return Triple(*numbers)
+
+
+def _strict_number(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not true or false")
+    return value
+
+
+def _pydantic_type(hint: Any) -> Any:
+    """The hint with our own reading of triples and numbers."""
+    if hint is Triple:
+        return Annotated[Triple, BeforeValidator(_triple)]
+    if hint in (int, float):
+        return Annotated[hint, BeforeValidator(_strict_number), Field(ge=0)]
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (UnionType, typing.Union):
+        return typing.Union[tuple(_pydantic_type(argument) for argument in arguments)]  # noqa: UP007 - built at run time
+    return hint
+
+
+def section(base: type[BaseModel], name: str, settings: type[Any], **switches: Any) -> type[BaseModel]:
+    """A section with the fields of the dataclass `settings`, their defaults included; `switches` are added."""
+    hints = typing.get_type_hints(settings)
+    members: dict[str, Any] = dict(switches)
+    for one in fields(settings):
+        default: Any = one.default
+        if one.default_factory is not MISSING:
+            default = Field(default_factory=one.default_factory)
+        members[one.name] = (_pydantic_type(hints[one.name]), ... if default is MISSING else default)
+
+    def check(model: BaseModel) -> BaseModel:
+        value(model, settings)  # the dataclass may refuse more, in its own words
+        return model
+
+    validators: dict[str, Any] = {"check": model_validator(mode="after")(check)}
+    return create_model(name, __base__=base, __doc__=settings.__doc__, __validators__=validators, **members)
+
+
+def detectors(base: type[BaseModel], rules: Mapping[str, ModuleType]) -> type[BaseModel]:
+    """One section a rule, found by module name."""
+    members: dict[str, Any] = {}
+    for rule, module in rules.items():
+        made = section(
+            base, rule, module.Settings, enabled=(bool, True), mode=(Literal["enforce", "observe"] | None, None)
+        )
+        members[rule] = (made, Field(default_factory=made))
+    return create_model("Detectors", __base__=base, __doc__="One section a rule.", **members)
+
+
+def value(model: BaseModel, settings: type[T]) -> T:
+    """The dataclass that `model` was made from."""
+    names = [one.name for one in fields(settings)]  # type: ignore[arg-type]
+    return settings(**{name: getattr(model, name) for name in names})
+
+
+def chosen(model: Any, rules: Mapping[str, ModuleType]) -> tuple[dict[str, object], dict[str, str]]:
+    """Settings of the enabled rules, and the modes of those that have one of their own."""
+    parts = {rule: getattr(model, rule) for rule in rules}
+    settings = {rule: value(part, rules[rule].Settings) for rule, part in parts.items() if part.enabled}
+    return settings, {rule: part.mode for rule, part in parts.items() if part.mode}
+
+
+def explain(error: ValidationError, root: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    """(dotted path, what is wrong) for each error; values are never repeated, they may be secrets."""
+    for one in error.errors(include_url=False, include_input=False, include_context=False):
+        path = [part for part in one["loc"] if not _is_branch(part)]
+        dotted = ".".join(str(part) for part in path)
+        message = one["msg"].removeprefix("Value error, ")
+        message = _WORDS.get(one["type"], message)
+        if one["type"] == "extra_forbidden":
+            message = "unknown key" + _document.nearest(str(path[-1]), _keys(root, path[:-1]))
+        if not dotted and ": " in message:
+            dotted, message = message.split(": ", 1)
+        yield dotted, message[:1].lower() + message[1:]
+
+
+def _is_branch(part: object) -> bool:
+    """Pydantic names the branch of a union and the wrapper of a validator in the path; the file has no such key."""
+    return isinstance(part, str) and ("[" in part or part in ("int", "float", "str", "none"))
+
+
+def _keys(root: type[BaseModel], path: list[Any]) -> list[str]:
+    """The known keys of the section at `path`."""
+    model: Any = root
+    for part in path:
+        found = model.model_fields.get(part) if isinstance(model, type) and issubclass(model, BaseModel) else None
+        if found is not None:
+            model = found.annotation
+        else:  # a mapping by free names, such as prices.models
+            inner = typing.get_args(model)
+            model = inner[-1] if inner else None
+    return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []

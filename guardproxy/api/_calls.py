@@ -1,0 +1,158 @@
+"""Puts the fragments of streamed tool calls together again: our view only, the client gets the provider's bytes.
+
+Providers leave `index` out, give 0 to every call, send ids late, again or the same one to all, repeat names, send
+arguments as objects. The rules below are the loop log's cases B39 to B49, in words: an id that differs from the one
+we have, or a name together with arguments that begin where complete ones ended, is a new call; anything else goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from guardproxy.api._json import mend, peek, text_of
+from guardproxy.core.model import Call
+
+MAX_ARGUMENTS = 4 * 1024 * 1024
+"""Characters kept of one call's arguments; nothing real comes near."""
+
+MAX_CALLS = 1024
+"""Calls kept of one answer."""
+
+
+class _Partial:
+    """A call under construction."""
+
+    __slots__ = ("chunk", "id", "index", "name", "parts", "size")
+
+    def __init__(self, index: int | None) -> None:
+        self.index = index
+        self.id = ""
+        self.name = ""
+        self.parts: list[str] = []
+        self.size = 0
+        self.chunk = -1  # the number of the chunk that added to it last
+
+    def arguments(self) -> str:
+        return mend("".join(self.parts))
+
+    def whole(self) -> bool:
+        """Its arguments are a complete JSON value."""
+        text = self.arguments().strip()
+        return text.endswith(("}", "]")) and peek(text) is not None
+
+    def take(self, call_id: str, name: str, arguments: str, chunk: int) -> None:
+        self.id = self.id or call_id
+        self.name = self.name or name
+        self.chunk = chunk
+        if arguments and self.size < MAX_ARGUMENTS:
+            self.parts.append(arguments)
+            self.size += len(arguments)
+
+
+class Calls:
+    """The calls of one choice of a stream."""
+
+    def __init__(self) -> None:
+        self._partials: list[_Partial] = []
+        self._chunk = 0
+        self._legacy = False
+
+    def __bool__(self) -> bool:
+        return bool(self._partials)
+
+    def take(self, entries: object) -> int:
+        """Adds the `tool_calls` of one delta; the number of characters of arguments in it."""
+        self._chunk += 1
+        if not isinstance(entries, list):
+            return 0
+        return sum([self._take_entry(entry) for entry in entries if isinstance(entry, dict)])
+
+    def go_on(self, index: object, arguments: str) -> int:
+        """Adds a fragment that has neither id nor name; the same as `take` of one such entry, cheaper."""
+        self._chunk += 1
+        number = _index(index)
+        latest = self._partials[-1] if self._partials else self._new(number)
+        if number is not None and latest.index != number:
+            latest = self._target(number, "", "", arguments)
+        latest.take("", "", arguments, self._chunk)
+        return len(arguments)
+
+    def take_legacy(self, function: Mapping[str, object]) -> int:
+        """Adds a delta's `function_call`: one call, without id and index."""
+        self._chunk += 1
+        arguments = text_of(function.get("arguments"))
+        if self._partials and not self._legacy:
+            return 0  # said a second time, for old clients
+        self._legacy = True
+        target = self._partials[0] if self._partials else self._new(None)
+        target.take("", _text(function.get("name")), arguments, self._chunk)
+        return len(arguments)
+
+    def built(self) -> tuple[Call, ...]:
+        """The calls in the order in which clients keep them."""
+        partials = self._partials
+        indices = [partial.index for partial in partials if partial.index is not None]
+        if len(indices) == len(partials) == len(set(indices)):
+            partials = sorted(partials, key=lambda partial: partial.index or 0)
+        return tuple([Call(mend(partial.name), partial.arguments(), mend(partial.id)) for partial in partials])
+
+    def _take_entry(self, entry: Mapping[str, object]) -> int:
+        inner = entry.get("function", entry.get("custom"))
+        function = inner if isinstance(inner, dict) else entry
+        call_id, name = _text(entry.get("id")), _text(function.get("name"))
+        arguments = text_of(function.get("arguments", function.get("input")))
+        target = self._target(_index(entry.get("index")), call_id, name, arguments)
+        target.take(call_id, name, arguments, self._chunk)
+        return len(arguments)
+
+    def _target(self, index: int | None, call_id: str, name: str, arguments: str) -> _Partial:
+        if not self._partials:
+            return self._new(index)
+        current = self._current(index, call_id, name)
+        if current is None or self._starts_anew(current, call_id, name, arguments):
+            return self._new(index) if len(self._partials) < MAX_CALLS else self._partials[-1]
+        if current.index is None:
+            current.index = index
+        return current
+
+    def _current(self, index: int | None, call_id: str, name: str) -> _Partial | None:
+        """The call that this fragment would belong to, if it begins none."""
+        latest = self._partials[::-1]
+        if call_id:
+            same = (p for p in latest if p.id == call_id and (index is None or p.index is None or p.index == index))
+            if (found := next(same, None)) is not None:
+                return found
+        if index is not None:
+            if (found := next((p for p in latest if p.index == index), None)) is not None:
+                return found
+            # an index not seen yet begins a call, unless the fragment has nothing that a call begins with
+            return None if name else next((p for p in latest if not call_id or p.id == call_id), None)
+        return latest[0]
+
+    def _starts_anew(self, current: _Partial, call_id: str, name: str, arguments: str) -> bool:
+        begins = arguments.lstrip().startswith(("{", "["))
+        if call_id and current.id and call_id != current.id:
+            fragment = bool(current.parts) and not begins and name in ("", current.name)
+            return not fragment or current.whole()
+        if not name or not current.name:
+            return False
+        if current.chunk == self._chunk and (begins or not arguments):
+            return True  # two entries of one delta are two calls
+        if name != current.name:
+            return True
+        return begins and current.whole()
+
+    def _new(self, index: int | None) -> _Partial:
+        partial = _Partial(index)
+        self._partials.append(partial)
+        return partial
+
+
+def _index(value: object) -> int | None:
+    if isinstance(value, str) and value.isdecimal() and len(value) < 6:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

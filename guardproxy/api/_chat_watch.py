@@ -1,0 +1,284 @@
+"""Watches one answer of /v1/chat/completions: the bytes go to the client, a copy is read.
+
+Untouched answers are read in batches, after the bytes have gone: `feed` hands back the very object it got. Edited ones
+(the usage chunk stripped, calls taken out) are handed on event by event. Never raises on what a provider sends.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from guardproxy.api import _chat_cut
+from guardproxy.api._answer import Answer
+from guardproxy.api._chat_cut import StreamCut
+from guardproxy.api._json import peek
+from guardproxy.api._sse import Decoder
+from guardproxy.api._template import Reader
+from guardproxy.core.model import Ask, Call, DropCalls, Usage
+
+BATCH = 16 * 1024
+"""Bytes of a stream that may wait to be read: small beside a stream, large beside a chunk."""
+
+MAX_WHOLE = 64 * 1024 * 1024
+"""A body longer than this is handed on unread (the bound on request bodies)."""
+
+
+class _Way(Protocol):
+    """How an answer passes through."""
+
+    @property
+    def touched(self) -> bool: ...
+    @property
+    def own_text(self) -> bool: ...
+    @property
+    def may_be_over(self) -> bool: ...
+    def feed(self, chunk: bytes) -> bytes: ...
+    def finish(self) -> bytes: ...
+    def settle(self) -> None: ...
+
+
+class Watcher:
+    """The view of one answer, choice 0 where there are several. All of it may be asked for at any time."""
+
+    def __init__(self, way: _Way, answer: Answer, *, ok: bool) -> None:
+        self._way = way
+        self._answer = answer
+        self._ok = ok
+        self.feed = way.feed
+        """The bytes for the client: the same object where untouched."""
+
+    def finish(self) -> bytes:
+        """The rest, after the last chunk."""
+        return self._way.finish()
+
+    def _read(self) -> Answer:
+        self._way.settle()
+        return self._answer
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The calls that the model made, also those taken out."""
+        return self._read().first.built()
+
+    @property
+    def answers(self) -> tuple[tuple[str, tuple[Call, ...]], ...]:
+        """(text, calls) of every choice."""
+        choices = self._read().choices
+        return tuple((choices[index].text, choices[index].built()) for index in sorted(choices))
+
+    @property
+    def text(self) -> str:
+        """The model's visible text, up to 256 Ki characters."""
+        return self._read().first.text
+
+    @property
+    def text_chars(self) -> int:
+        """Characters of visible text, unbounded."""
+        return self._read().first.chars
+
+    @property
+    def produced_chars(self) -> int:
+        """Characters of text, reasoning and arguments over all choices: what an estimate of the output starts from."""
+        return sum(choice.produced for choice in self._read().choices.values())
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the provider counted, if it said so."""
+        return self._read().usage
+
+    @property
+    def response_model(self) -> str:
+        """The model that the provider names."""
+        return self._read().model
+
+    @property
+    def response_id(self) -> str:
+        """The provider's id of the answer."""
+        return self._read().id
+
+    @property
+    def finish_reason(self) -> str:
+        """As the provider gave it; presence of calls decides, not this."""
+        return self._read().first.finish
+
+    @property
+    def first_token(self) -> bool:
+        """Something of the answer has arrived: text, thought or call."""
+        return any(choice.produced or choice.built() for choice in self._read().choices.values())
+
+    @property
+    def failed(self) -> bool:
+        """The provider reported an error inside an answer that began well."""
+        return self._read().failed
+
+    @property
+    def complete(self) -> bool:
+        """The whole answer has arrived: a finish reason or [DONE], and no error."""
+        answer = self._read()
+        return self._ok and not answer.failed and (answer.done or bool(answer.first.finish))
+
+    @property
+    def ended(self) -> bool:
+        """[DONE] has come: nothing more will. Cheap enough to be asked after each chunk, unlike the rest.
+
+        A finish reason does not end a stream: the usage comes after it. Some providers never send [DONE].
+        """
+        if self._way.may_be_over:
+            self._way.settle()
+        return self._answer.done
+
+    @property
+    def touched(self) -> bool:
+        """The client was given other bytes than the provider sent, a stripped usage chunk apart."""
+        return self._way.touched
+
+    @property
+    def own_text(self) -> bool:
+        """Our text was put in the place of an answer that had none of its own; `text` stays the model's."""
+        return self._way.own_text
+
+
+def watch(
+    ask: Ask,
+    *,
+    strip_usage: bool = False,
+    drop: DropCalls | None = None,
+    status: int = 200,
+    content_type: str = "text/event-stream",
+) -> Watcher:
+    """A watcher for the answer to `ask`. An error answer and one with several choices are never edited."""
+    answer = Answer()
+    ok = 200 <= status < 300
+    text = drop.text if drop is not None and ok and ask.choices == 1 else None
+    if not _is_stream(ask, content_type):
+        return Watcher(_Whole(answer, text), answer, ok=ok)
+    if text is None and not (strip_usage and ok):
+        return Watcher(_Passing(answer), answer, ok=ok)
+    cut = StreamCut(text, ask.model) if text is not None else None
+    return Watcher(_Edited(answer, cut, strip_usage=strip_usage), answer, ok=ok)
+
+
+def _is_stream(ask: Ask, content_type: str) -> bool:
+    kind = content_type.lower()
+    return "event-stream" in kind or ("json" not in kind and ask.stream)
+
+
+class _Passing:
+    """A stream that nobody edits."""
+
+    touched = own_text = False
+
+    def __init__(self, answer: Answer) -> None:
+        self._reader = Reader(answer)
+        self._decoder = Decoder()
+        self._waiting: list[bytes] = []
+        self._size = 0
+
+    @property
+    def may_be_over(self) -> bool:
+        return b"DONE" in b"".join(self._waiting[-2:])
+
+    def feed(self, chunk: bytes) -> bytes:
+        self._waiting.append(chunk)
+        self._size += len(chunk)
+        if self._size > BATCH:
+            self.settle()
+        return chunk
+
+    def finish(self) -> bytes:
+        self.settle()
+        self._reader.read(self._decoder.rest())
+        return b""
+
+    def settle(self) -> None:
+        if not self._waiting:
+            return
+        batch = b"".join(self._waiting)
+        self._waiting.clear()
+        self._size = 0
+        read = self._reader.read
+        for event in self._decoder.feed(batch):
+            read(event)
+
+
+class _Edited:
+    """A stream handed on in whole events: without the usage chunk, or without calls."""
+
+    may_be_over = False  # nothing waits
+
+    def __init__(self, answer: Answer, cut: StreamCut | None, *, strip_usage: bool) -> None:
+        self._answer = answer
+        self._reader = Reader(answer, shortcuts=cut is None)
+        self._decoder = Decoder()
+        self._strip = strip_usage
+        self._cut = cut
+
+    @property
+    def touched(self) -> bool:
+        return self._cut is not None and self._cut.touched
+
+    @property
+    def own_text(self) -> bool:
+        return self._cut is not None and self._cut.own_text
+
+    def feed(self, chunk: bytes) -> bytes:
+        passed = b"".join([self._pass(event) for event in self._decoder.feed(chunk)])
+        return chunk if passed == chunk else passed
+
+    def finish(self) -> bytes:
+        rest = self._decoder.rest()
+        return self._pass(rest) if rest else b""
+
+    def settle(self) -> None:
+        """Nothing waits."""
+
+    def _pass(self, event: bytes) -> bytes:
+        payload = self._reader.read(event)
+        if self._strip and isinstance(payload, dict) and _only_usage(payload):
+            return b""
+        if self._cut is None:
+            return event
+        if payload is None and self._answer.done:
+            return self._cut.end(self._answer) + event
+        return self._cut.chunk(event, payload, self._answer)
+
+
+class _Whole:
+    """A completion in one piece; held back only where calls are to be taken out."""
+
+    def __init__(self, answer: Answer, text: str | None) -> None:
+        self.touched = False
+        self.own_text = False
+        self.may_be_over = False
+        self._answer = answer
+        self._text = text
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._tried = -1  # size at the last attempt to read it
+
+    def feed(self, chunk: bytes) -> bytes:
+        self._size += len(chunk)
+        if self._size <= MAX_WHOLE or self._text is not None:
+            self._parts.append(chunk)
+        return chunk if self._text is None else b""
+
+    def finish(self) -> bytes:
+        self.settle()
+        if self._text is None:
+            return b""
+        raw = b"".join(self._parts)
+        passed = _chat_cut.whole(raw, self._text)
+        self.touched = passed is not raw
+        self.own_text = self.touched and not self._answer.first.spoken
+        return passed
+
+    def settle(self) -> None:
+        ended = bool(self._parts) and self._parts[-1].rstrip().endswith(b"}")  # else it is not worth a parse
+        if not ended or self._tried == self._size or self._size > MAX_WHOLE or self._answer.choices:
+            return
+        self._tried = self._size
+        self._answer.take(peek(b"".join(self._parts)))
+
+
+def _only_usage(payload: dict[str, object]) -> bool:
+    return not payload.get("choices") and isinstance(payload.get("usage"), dict)

@@ -1,0 +1,148 @@
+"""What a client says of itself: session, thread, and which agent it is. Shared by all surfaces.
+
+The order is the contract: the first place that holds a usable id wins. Headers are lower-case. An id that is too long,
+not printable or a placeholder is no id; it never becomes a bucket that strangers share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from urllib.parse import unquote
+
+from guardproxy.api._json import peek
+from guardproxy.core.model import Declared
+
+MAX_ID = 200
+"""Longest id taken, in characters: UUIDs have 36, the longest seen on the wire 64."""
+
+PLACEHOLDERS = frozenset(
+    (
+        "null",
+        "none",
+        "undefined",
+        "nan",
+        "nil",
+        "unknown",
+        "default",
+        "session",
+        "session_id",
+        "session-id",
+        "id",
+        "true",
+        "false",
+        "0",
+        "-",
+        "n/a",
+        "anonymous",
+    )
+)
+"""What programs send when they have no id: one bucket for all of them would mix strangers' runs."""
+
+HEADERS: tuple[tuple[str, str], ...] = (
+    ("x-guardproxy-session-id", ""),
+    ("x-guardproxy-path-session", ""),  # set by `http` from /s/{session}/…
+    ("x-claude-code-session-id", "x-claude-code-agent-id"),
+    ("session-id", "thread-id"),  # Codex
+    ("session_id", ""),  # pi
+    ("x-parent-session-id", "x-session-id"),  # opencode, Kilo: a sub-agent
+    ("x-session-id", "x-session-id"),  # the same clients' main agent
+    ("x-litellm-session-id", ""),
+    ("x-litellm-trace-id", ""),
+    ("helicone-session-id", ""),
+    ("x-bf-session-id", ""),
+    ("x-portkey-trace-id", ""),
+    ("agent-session-id", ""),
+)
+"""Session header and its thread header ("" = none), in order of preference."""
+
+BODY: tuple[tuple[str, str], ...] = (
+    ("metadata", "session_id"),
+    ("", "litellm_session_id"),
+    ("client_metadata", "session_id"),
+)
+"""Body fields that name a session: object ("" = the body itself) and key, in order."""
+
+AGENTS: tuple[tuple[str, str], ...] = (
+    ("codex", "codex"),
+    ("claude-cli", "claude-code"),
+    ("opencode", "opencode"),
+    ("kilo-code", "kilo"),
+    ("qwencode", "qwen-code"),
+    ("pydantic-ai", "pydantic-ai"),
+    ("agents/python", "openai-agents"),
+    ("ai-sdk-agent", "vercel-ai"),
+    ("openhands", "openhands"),
+)
+"""Start of the user agent (or `x-title`) and the agent's name; a closed list, because it becomes a metric label."""
+
+KEYED = frozenset(("codex", "openhands"))
+"""Agents that name a run by `prompt_cache_key`."""
+
+_STARTS = tuple(start for start, _ in AGENTS)
+
+Found = tuple[str, str, str]  # session, thread, source
+
+
+def declare(headers: Mapping[str, str], body: Mapping[str, object]) -> Declared:
+    """The ids of the first place that has one; else empty ids with the source "derived"."""
+    agent = _agent(headers)
+    for session, thread, source in _places(headers, body, agent):
+        if session:
+            return Declared(session, thread, source, agent)
+    return Declared(agent=agent)
+
+
+def _places(headers: Mapping[str, str], body: Mapping[str, object], agent: str) -> Iterator[Found]:
+    for header, thread in HEADERS:
+        if header in headers:
+            yield clean(headers[header]), clean(headers.get(thread)), header
+    yield from _from_body(body)
+    if "metadata" in body:
+        yield from _from_user_id(body["metadata"])
+    # Others set this to spread load or to share a cache between runs: only clients known to name the run with it.
+    key = clean(body.get("prompt_cache_key"))
+    if key and (agent in KEYED or headers.get("x-client-request-id") == key):  # the latter: pi
+        yield key, "", "prompt_cache_key"
+    if "baggage" in headers:
+        yield from _from_baggage(headers["baggage"])
+
+
+def clean(value: object) -> str:
+    """A usable id, or ""."""
+    if not isinstance(value, str):
+        return ""
+    text = value.strip()
+    if not text or len(text) > MAX_ID or not text.isprintable() or text.lower() in PLACEHOLDERS:
+        return ""
+    return text
+
+
+def _agent(headers: Mapping[str, str]) -> str:
+    for header in ("x-title", "originator", "user-agent"):
+        name = headers.get(header, "").lower()
+        if name.startswith(_STARTS):
+            return next(agent for start, agent in AGENTS if name.startswith(start))
+    return ""
+
+
+def _from_body(body: Mapping[str, object]) -> Iterator[Found]:
+    for outer, key in BODY:
+        holder = body.get(outer) if outer else body
+        if isinstance(holder, dict) and key in holder:
+            yield clean(holder[key]), clean(holder.get("thread_id")), f"{outer}.{key}" if outer else key
+
+
+def _from_user_id(metadata: object) -> Iterator[Found]:
+    value = metadata.get("user_id") if isinstance(metadata, dict) else None
+    inner = peek(value) if isinstance(value, str) and value.lstrip().startswith("{") else value
+    if isinstance(inner, dict):
+        yield clean(inner.get("session_id")), "", "metadata.user_id"
+    elif isinstance(inner, str) and "_session_" in inner:
+        yield clean(inner.rpartition("_session_")[2]), "", "metadata.user_id"
+
+
+def _from_baggage(header: str) -> Iterator[Found]:
+    for entry in header.split(","):
+        key, _, value = entry.partition(";")[0].partition("=")
+        if key.strip() == "session.id":
+            yield clean(unquote(value)), "", "baggage"

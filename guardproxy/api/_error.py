@@ -1,0 +1,17 @@
+"""Errors in OpenAI's shape, for every surface that speaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from guardproxy.api._json import dumps
+from guardproxy.errors import GuardError
+
+NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+def error(err: GuardError, extra: Mapping[str, object] = NOTHING) -> bytes:
+    """The body of an error answer; `extra` adds machine fields (limit, used, …) inside `error`."""
+    fields = {"message": err.message, "type": err.kind, "code": err.code, "param": err.param}
+    return dumps({"error": {**fields, **extra}})

@@ -1,0 +1,69 @@
+"""What a chat request offers as tools. Entries may lack a name, be nested, or be of the older `functions` kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+FINISHING = frozenset(("final_answer", "finish", "submit", "attempt_completion"))
+"""Tools whose call ends the run of a client that demands a call each turn (smolagents, OpenHands, SWE-agent, Cline)."""
+
+
+def tool_names(tools: Sequence[object]) -> tuple[str, ...]:
+    """Names in the order offered; an entry without a name (a hosted tool) goes by its type."""
+    return tuple(_names(tools))
+
+
+def _names(tools: Sequence[object]) -> Iterator[str]:
+    for entry in tools:
+        if isinstance(entry, str):
+            yield entry  # replay knows names only
+        if not isinstance(entry, dict):
+            continue
+        nested = entry.get("tools")
+        if isinstance(nested, list):
+            yield from (name for inner in nested if isinstance(inner, dict) and (name := _name(inner)))
+        elif name := _name(entry):
+            yield name
+
+
+def _name(entry: Mapping[str, object]) -> str:
+    for holder in (entry.get("function"), entry.get("custom"), entry):
+        name = holder.get("name") if isinstance(holder, dict) else None
+        if isinstance(name, str) and name:
+            return name
+    kind = entry.get("type")
+    return kind if isinstance(kind, str) else ""
+
+
+def tool_choice(parsed: Mapping[str, object]) -> str:
+    """`auto`, `none`, `required`, or the kind of a forced choice; "" where nothing is said."""
+    choice = parsed.get("tool_choice", parsed.get("function_call"))
+    if isinstance(choice, dict):
+        kind = choice.get("type", "function")
+        return kind if isinstance(kind, str) else ""
+    return choice if isinstance(choice, str) else ""
+
+
+def finish_tool(tools: Sequence[object], parsed: Mapping[str, object]) -> tuple[str, str] | None:
+    """(tool, argument) of an offered finishing tool with one string argument, where a call is demanded."""
+    if tool_choice(parsed) != "required":
+        return None
+    for entry in tools:
+        function = entry.get("function") if isinstance(entry, dict) else None
+        if isinstance(function, dict) and function.get("name") in FINISHING:
+            argument = _only_string(function.get("parameters"))
+            if argument:
+                return str(function["name"]), argument
+    return None
+
+
+def _only_string(schema: object) -> str:
+    if not isinstance(schema, dict):
+        return ""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or len(properties) != 1:
+        return ""
+    ((name, kind),) = properties.items()
+    required = schema.get("required")
+    listed = isinstance(required, list) and name in required
+    return str(name) if listed and isinstance(kind, dict) and kind.get("type") == "string" else ""

@@ -1,0 +1,173 @@
+"""The command line. Errors are one clear line; exit code 2 says that the command or the configuration is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from guardproxy import __version__
+from guardproxy.errors import ConfigError, GuardError
+
+OK, FAILED, WRONG = 0, 1, 2
+"""Exit codes: done; tried and failed; the command or the configuration is wrong."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    given = _parser().parse_args(arguments)
+    try:
+        return int(given.run(given))
+    except ConfigError as error:
+        return _say_wrong(error.message, WRONG)
+    except GuardError as error:
+        return _say_wrong(error.message, FAILED)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `guardproxy trace X | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+
+
+def _say_wrong(message: str, code: int) -> int:
+    print(f"guardproxy: {message}", file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("guardproxy", description="An OpenAI-compatible proxy that ends loops of agents.")
+    parser.add_argument("--version", action="version", version=f"guardproxy {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_serve(_command(commands, "serve", _serve, "serve agents"))
+    _add_demo(_command(commands, "demo", _demo, "a looping agent with and without the proxy; needs no key"))
+    check = _command(commands, "check", _check, "read a configuration and name every error in it")
+    check.add_argument("file", type=Path, metavar="FILE")
+    _add_replay(_command(commands, "replay", _replay, "play recorded runs through the same decisions"))
+    _add_trace(_command(commands, "trace", _trace, "print what a session did, turn by turn"))
+    _command(commands, "list", _list, "list the detectors and their thresholds")
+    panic = _command(commands, "panic", _panic, "switch every intervention off (or on again) in a running proxy")
+    panic.add_argument("state", choices=("on", "off", "show"), help="on: nothing intervenes any more")
+    panic.add_argument("--admin", default="http://127.0.0.1:8788", metavar="URL", help="the proxy's admin listener")
+    return parser
+
+
+def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file; without one the defaults hold")
+    parser.add_argument("--data-dir", metavar="DIR", help="where the embedded store lives (store.data_dir)")
+
+
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    _add_config(parser)
+    parser.add_argument("--host", help="address to listen on (listen.host)")
+    parser.add_argument("--port", type=int, help="port to listen on; 0 = any free one (listen.port)")
+    parser.add_argument("--admin-port", type=int, metavar="PORT", help="port for operators (admin.port)")
+    parser.add_argument("--workers", type=int, metavar="N", help="worker processes (listen.workers)")
+    parser.add_argument("--upstream", metavar="URL", help="the provider (upstream.url; default: OPENAI_BASE_URL)")
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--local-model", action="store_true", help="run a real 135M model (extra: local-model)")
+
+
+def _add_replay(parser: argparse.ArgumentParser) -> None:
+    _add_config(parser)
+    parser.add_argument("file", type=Path, metavar="FILE.jsonl[.gz]")
+    parser.add_argument("--json", action="store_true", help="one JSON object a session")
+
+
+def _add_trace(parser: argparse.ArgumentParser) -> None:
+    _add_config(parser)
+    parser.add_argument("session", metavar="SESSION", help="its id, as in x-guardproxy-session-id")
+
+
+def overrides(given: argparse.Namespace) -> dict[str, object]:
+    """Values given on the command line, by their path in the configuration."""
+    paths = {
+        "host": "listen.host",
+        "port": "listen.port",
+        "admin_port": "admin.port",
+        "workers": "listen.workers",
+        "upstream": "upstream.url",
+        "data_dir": "store.data_dir",
+    }
+    values = {path: getattr(given, name, None) for name, path in paths.items()}
+    return {path: value for path, value in values.items() if value is not None}
+
+
+def _loader(given: argparse.Namespace) -> Callable[[], tuple[Any, Mapping[str, Any]]]:
+    from guardproxy import config  # noqa: PLC0415 - `guardproxy --help` need not wait for pydantic
+
+    return lambda: config.load(given.config, os.environ, overrides(given))
+
+
+def _serve(given: argparse.Namespace) -> int:
+    from guardproxy.http import serve  # noqa: PLC0415 - heavy
+
+    serve.serve(_loader(given), os.environ, lambda line: print(line, flush=True))
+    return OK
+
+
+def _demo(given: argparse.Namespace) -> int:
+    from guardproxy.demo import run  # noqa: PLC0415 - needs the extra
+
+    return run.run(local_model=given.local_model)
+
+
+def _check(given: argparse.Namespace) -> int:
+    from guardproxy import config  # noqa: PLC0415 - heavy
+
+    checked, _ = config.load(given.file, os.environ)
+    policy = checked.policy_value()
+    print(f"{given.file} is fine: mode {policy.mode}, {len(policy.detectors)} detectors, upstream {checked.upstream.url}")
+    for limit in policy.limits:
+        print(f"  {limit.scope} {limit.dimension} <= {limit.limit:,}")
+    return OK
+
+
+def _replay(given: argparse.Namespace) -> int:
+    from guardproxy import replay  # noqa: PLC0415 - heavy
+
+    loaded, _ = _loader(given)()
+    return replay.run(given.file, loaded.policy_value(), as_json=given.json)
+
+
+def _trace(given: argparse.Namespace) -> int:
+    from guardproxy.http import trace  # noqa: PLC0415 - heavy
+
+    loaded, _ = _loader(given)()
+    trace.show(loaded, given.session)
+    return OK
+
+
+def _panic(given: argparse.Namespace) -> int:
+    from guardproxy.http import panic  # noqa: PLC0415 - heavy
+
+    on = panic.switch(given.admin, {"on": True, "off": False, "show": None}[given.state])
+    print("panic is on: nothing intervenes" if on else "panic is off: interventions as configured")
+    return OK
+
+
+def _list(given: argparse.Namespace) -> int:
+    from guardproxy.core import detectors  # noqa: PLC0415 - heavy
+
+    for rule, module in detectors.RULES.items():
+        summary = " ".join((module.__doc__ or "").partition("\n\n")[0].split())
+        print(f"{rule:<20} {summary}")
+        print(f"{'':<20} {_settings(module.Settings())}")
+    return OK
+
+
+def _settings(settings: Any) -> str:
+    from dataclasses import astuple, fields  # noqa: PLC0415 - only here
+
+    shown = {one.name: getattr(settings, one.name) for one in fields(settings)}
+    return ", ".join(f"{k}={list(astuple(v)) if hasattr(v, 'nudge') else v}" for k, v in shown.items())

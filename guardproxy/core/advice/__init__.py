@@ -1,0 +1,115 @@
+"""The texts that the model and the user get: a file is a language, one template a rule and rung.
+
+A text says where it comes from, which call, how often and with what result; then two ways on. It states facts, hides
+nothing and never asks the model to call a tool that ends the run. One paragraph without blank lines, so that it can be
+taken out of a client's copy again (`fingerprint.strip_own`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+
+from guardproxy.core.advice import en, zh
+from guardproxy.core.fingerprint import GUARD_MARK
+from guardproxy.core.model import Decision, Finding, Flag, Rung
+
+LANGUAGES: Mapping[str, ModuleType] = {"en": en, "zh": zh}
+"""Language to its texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a text says of the newest call. `arguments` and `result` are short quotes of the request itself."""
+
+    tool: str
+    arguments: str = ""
+    result: str = ""
+    count: int = 0
+    flags: Flag = Flag.NONE
+    untried: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a run has done, as far as the request shows: calls, calls per tool, newest results, the last words."""
+
+    steps: int = 0
+    tools: tuple[tuple[str, int], ...] = ()
+    found: tuple[tuple[str, str], ...] = ()
+    said: str = ""
+
+
+def render(language: str, rung: Rung, finding: Finding, facts: Facts) -> str:
+    """The text of a nudge or a firm word. Raises ValueError where it could not say which call, how often and why."""
+    words = LANGUAGES[language]
+    if not finding.reason or finding.count < 1 or not (facts.tool or finding.rule in words.SPOKEN):
+        raise ValueError(f"no text for {finding.rule}: it needs a tool, a count and a reason")
+    told = _fill(words.RULES[finding.rule], finding, facts)
+    meaning = _meaning(words, facts)
+    other = _fill(words.UNTRIED, finding, facts, tools=", ".join(facts.untried)) if facts.untried else ""
+    ways = words.FIRM_WAYS if rung >= Rung.FIRM else words.WAYS
+    parts = [f"{GUARD_MARK} {words.SOURCE}", told, meaning, other, ways]
+    text = words.JOIN.join(part for part in parts if part)
+    return f"{text}\n{block(finding)}" if rung >= Rung.FIRM else text
+
+
+def finalize(language: str, decision: Decision, facts: Facts) -> str:
+    """The request for an answer with what is known, when no further call is possible."""
+    words = LANGUAGES[language]
+    reason = _reason(words, decision, facts)
+    return words.JOIN.join((f"{GUARD_MARK} {words.SOURCE}", reason, words.FINALIZE))
+
+
+def summary(language: str, decision: Decision, progress: Progress) -> str:
+    """The partial summary with which a run ends: status, reason, what was done and found, what is open."""
+    words = LANGUAGES[language]
+    lines = [f"{GUARD_MARK} {words.ENDED}", words.WHY.format(reason=decision.reason, rule=decision.rule)]
+    if progress.tools:
+        tools = ", ".join(f"{tool} ({count})" for tool, count in progress.tools)
+        lines.append(words.DONE.format(steps=progress.steps, tools=tools))
+    lines += [words.FOUND.format(tool=tool, result=result) for tool, result in progress.found]
+    if progress.said:
+        lines.append(words.SAID.format(said=progress.said))
+    lines.append(words.OPEN_BUDGET if decision.rule.startswith("budget.") else words.OPEN)
+    return "\n".join(lines)
+
+
+def block(finding: Finding) -> str:
+    """The machine-readable part of a firm word (DESIGN section 7), one line of JSON."""
+    return json.dumps(
+        {
+            "runtime_feedback": {
+                "pattern": finding.rule,
+                "repeats": finding.count,
+                "new_information": False,
+                "required_action": "state_cause_and_one_different_next_step",
+                "forbidden_fingerprints": [member.hex()[:16] for member in finding.members[-4:]],
+            }
+        },
+        separators=(",", ":"),
+    )
+
+
+def _reason(words: ModuleType, decision: Decision, facts: Facts) -> str:
+    finding = decision.finding
+    if finding is None or finding.rule not in words.RULES:
+        return str(words.BUDGET).format(reason=decision.reason)
+    return _fill(words.RULES[finding.rule], finding, facts)
+
+
+def _meaning(words: ModuleType, facts: Facts) -> str:
+    """What the result means, where it is commonly misread. The first that fits."""
+    for flag, text in words.MEANING:
+        if facts.flags & flag:
+            return str(text)
+    return ""
+
+
+def _fill(template: str, finding: Finding, facts: Facts, **more: str) -> str:
+    tool = facts.tool or "-"
+    return template.format(
+        tool=tool, count=finding.count, arguments=facts.arguments, result=facts.result or "-", period=finding.unit, **more
+    )

@@ -1,0 +1,65 @@
+"""English texts. Placeholders: tool, count, arguments, result, period. One paragraph each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from guardproxy.core.model import Flag
+
+JOIN = " "
+SOURCE = "Note from the proxy that watches this run:"
+SPOKEN = frozenset({"monologue"})
+"""Rules about replies without a call: their texts name no tool."""
+
+RULES: Mapping[str, str] = {
+    "repeated_call": "`{tool}` was called {count} times in a row with the same arguments ({arguments}) and gave the same "
+    "result each time: {result}.",
+    "interleaved_repeat": "`{tool}` was called {count} times with the same arguments ({arguments}), with other calls in "
+    "between, and gave the same result each time: {result}.",
+    "repeated_error": "`{tool}` failed {count} times with the same arguments ({arguments}) and the same error: {result}.",
+    "error_signature": "`{tool}` failed {count} times with different arguments but the same kind of error. The newest: "
+    "{result}.",
+    "same_result": "`{tool}` was called {count} times with different arguments and gave the same result each time: {result}.",
+    "cycle": "the same {period} calls were made in the same order {count} times, with the same results each time; the newest "
+    "is `{tool}`: {result}.",
+    "invalid_call": "{count} calls in a row could not be carried out as they were written; the newest is `{tool}` with "
+    "arguments ({arguments}): {result}.",
+    "unchanged_poll": "`{tool}` was asked {count} times and the state has not changed: {result}.",
+    "monologue": "the last {count} replies said the same, or nothing, and called no tool.",
+    "nothing_new": "the last {count} calls brought nothing that was not known before; the newest is `{tool}`: {result}.",
+}
+
+MEANING: tuple[tuple[Flag, str], ...] = (
+    (Flag.PENDING, "It is not ready yet. Wait once for clearly longer before looking again, or report that it is stuck."),
+    (
+        Flag.FAILED | Flag.INVALID,
+        "The same call will fail the same way; the cause has to change first (arguments, permissions, whether the thing "
+        "exists, whether the service is up).",
+    ),
+    (Flag.MUTATES, "This call changes something: each repetition may have done it once more, so check for duplicates."),
+    (Flag.VOID, "An empty result is the answer: there is nothing there. Asking again cannot change that."),
+    (Flag.NONE, ""),
+)
+"""What a result means where it is often misread, by what is known of the step; the first that fits is said."""
+
+UNTRIED = "Not tried since: {tools}."
+WAYS = (
+    "Two ways on: give the conclusion that what is already known supports; or say what exactly is missing and who or what "
+    "could supply it, and take one different step towards that."
+)
+FIRM_WAYS = (
+    "This was said before and the same calls went on. They are not to be repeated. State the cause in one sentence and take "
+    "one different next step; if there is none, answer with what is known and name what is missing."
+)
+BUDGET = "the limit of this run is nearly reached ({reason})."
+FINALIZE = (
+    "No further calls are possible in this turn. Answer now with what is known: what was done, what was found, what is "
+    "still open and what would be needed for it."
+)
+ENDED = "This run was ended by the proxy that watches it; the task may not be complete."
+WHY = "Reason: {reason} (rule: {rule})."
+DONE = "Done so far: {steps} recent calls, most of them {tools}."
+FOUND = "Found by {tool}: {result}"
+SAID = "The model's last words: {said}"
+OPEN = "Open: the task itself. A new message that says what to do differently starts it again."
+OPEN_BUDGET = "Open: the task itself. Whoever governs the limits can raise them; a new request begins a new span."

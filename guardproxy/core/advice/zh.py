@@ -1,0 +1,50 @@
+"""Chinese texts. Placeholders: tool, count, arguments, result, period. One paragraph each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from guardproxy.core.model import Flag
+
+JOIN = ""
+SOURCE = "来自监看本次运行的代理的说明:"
+SPOKEN = frozenset({"monologue"})
+"""Rules about replies without a call: their texts name no tool."""
+
+RULES: Mapping[str, str] = {
+    "repeated_call": "`{tool}` 已用相同参数({arguments})连续调用 {count} 次,每次结果都相同:{result}。",
+    "interleaved_repeat": "`{tool}` 已用相同参数({arguments})调用 {count} 次(中间有其他调用),每次结果都相同:{result}。",
+    "repeated_error": "`{tool}` 已用相同参数({arguments})失败 {count} 次,错误相同:{result}。",
+    "error_signature": "`{tool}` 已用不同参数失败 {count} 次,但错误属于同一种。最近一次:{result}。",
+    "same_result": "`{tool}` 已用不同参数调用 {count} 次,每次结果都相同:{result}。",
+    "cycle": "同样的 {period} 个调用已按相同顺序重复 {count} 轮,每轮结果都相同;最近一次是 `{tool}`:{result}。",
+    "invalid_call": "连续 {count} 个调用因写法不正确而无法执行;最近一次是 `{tool}`,参数({arguments}):{result}。",
+    "unchanged_poll": "`{tool}` 已查询 {count} 次,状态没有变化:{result}。",
+    "monologue": "最近 {count} 次回复内容相同或为空,并且没有调用任何工具。",
+    "nothing_new": "最近 {count} 个调用没有带来任何新信息;最近一次是 `{tool}`:{result}。",
+}
+
+MEANING: tuple[tuple[Flag, str], ...] = (
+    (Flag.PENDING, "它还没有就绪。请先等待明显更长的时间再查看一次,或报告它卡住了。"),
+    (Flag.FAILED | Flag.INVALID, "相同的调用会以相同的方式失败;必须先改变原因(参数、权限、对象是否存在、服务是否可用)。"),
+    (Flag.MUTATES, "这个调用会改变状态:每次重复都可能又执行了一遍,请检查是否有重复。"),
+    (Flag.VOID, "空结果就是答案:那里没有内容。再次查询不会改变这一点。"),
+    (Flag.NONE, ""),
+)
+"""What a result means where it is often misread, by what is known of the step; the first that fits is said."""
+
+UNTRIED = "此后还没有尝试过:{tools}。"
+WAYS = "有两条路:根据已知内容给出结论;或者说明究竟缺少什么、由谁或什么可以提供,并为此采取一个不同的步骤。"
+FIRM_WAYS = (
+    "之前已经说明过,但同样的调用仍在继续。请不要再重复这些调用。用一句话说明原因,并采取一个不同的下一步;"
+    "如果没有,就用已知内容回答,并指出缺少什么。"
+)
+BUDGET = "本次运行的限额即将用完({reason})。"
+FINALIZE = "本轮不能再调用工具。请现在就用已知内容回答:做了什么、发现了什么、还有什么未解决、需要什么才能解决。"
+ENDED = "本次运行已被监看它的代理结束;任务可能没有完成。"
+WHY = "原因:{reason}(规则:{rule})。"
+DONE = "目前已做:最近 {steps} 个调用,主要是 {tools}。"
+FOUND = "{tool} 的发现:{result}"
+SAID = "模型最后的话:{said}"
+OPEN = "未完成:任务本身。发送一条说明要改变什么的新消息即可重新开始。"
+OPEN_BUDGET = "未完成:任务本身。管理限额的人可以提高限额;新的请求会开始新的区间。"

@@ -1,0 +1,149 @@
+"""What may be spent: the dimensions, the lines to hold for a request, and what the counters say about the next one.
+
+A row in `DIMENSIONS` is a budget dimension: the store and the metrics take its name as data. Rules: DESIGN section 8.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from guardproxy.core.model import Flag, Kind, Line, Trail
+from guardproxy.core.view import Spent, View
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One kind of budget. `setting` is its name in the configuration, `scale` turns a setting into the unit counted.
+
+    `judged`: not held in the store but read off the steps. `clock`: used = time since the scope began.
+    """
+
+    name: str
+    setting: str
+    unit: str
+    scale: int = 1
+    judged: bool = False
+    clock: bool = False
+
+
+DIMENSIONS: Mapping[str, Dimension] = {
+    row.name: row
+    for row in (
+        Dimension("turns", "turns", "turns"),
+        Dimension("tool_calls", "tool_calls", "calls"),
+        Dimension("input_tokens", "input_tokens", "tokens"),
+        Dimension("output_tokens", "output_tokens", "tokens"),
+        Dimension("total_tokens", "total_tokens", "tokens"),
+        Dimension("cost_microusd", "cost_usd", "micro-dollars", scale=1_000_000),
+        Dimension("wall_ms", "wall_seconds", "milliseconds", scale=1000, clock=True),
+        Dimension("consecutive_failures", "consecutive_failures", "failures", judged=True),
+        Dimension("same_call", "same_call", "calls", judged=True),
+        Dimension("calls_per_tool", "calls_per_tool", "calls", judged=True),
+    )
+}
+
+COUNTED = ("turns", "tool_calls", "input_tokens", "output_tokens", "total_tokens", "cost_microusd")
+"""Counted per session whether limited or not: the trace and the metrics show them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A configured limit, in the unit that is counted."""
+
+    scope: str
+    dimension: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What one attempt may use at most, as far as can be told before it."""
+
+    input_tokens: int
+    output_tokens: int
+    cost_microusd: int
+
+    def hold(self, dimension: str) -> int:
+        """How much of `dimension` to hold: a turn, at least one call, the estimated tokens and their price."""
+        held = {
+            "turns": 1,
+            "tool_calls": 1,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "total_tokens": self.input_tokens + self.output_tokens,
+            "cost_microusd": self.cost_microusd,
+        }
+        return held.get(dimension, 0)
+
+
+def price(limits: Iterable[Limit], need: Need) -> tuple[Line, ...]:
+    """The lines to hold in one step: every stored limit, and the session's counters without one."""
+    lines = []
+    limited = set()
+    for limit in limits:
+        row = DIMENSIONS[limit.dimension]
+        if row.judged:
+            continue
+        limited.add((limit.scope, limit.dimension))
+        hold = 0 if row.clock else need.hold(limit.dimension)
+        lines.append(Line(limit.scope, limit.dimension, hold, limit.limit, clock=row.clock))
+    lines += [Line("session", name, 0) for name in COUNTED if ("session", name) not in limited]
+    return tuple(lines)
+
+
+def last_affordable(view: View) -> Spent | None:
+    """The line by which this turn is the last: after its hold another of the same size would not fit.
+
+    Seconds: time gone plus this span's mean turn exceeds the limit.
+    """
+    turns = next((s.used for s in view.spent if s.line.scope == "span" and s.line.dimension == "turns"), 0)
+    for spent in view.spent:
+        line = spent.line
+        if line.limit < 0:
+            continue
+        again = spent.used // max(1, turns) if line.clock and turns else line.hold
+        if spent.used + (0 if line.clock else spent.held) + again > line.limit and (line.hold or turns):
+            return spent
+    return None
+
+
+def judge(trail: Trail, view: View, limits: Iterable[Limit]) -> tuple[Limit, int] | None:
+    """The first limit read off the steps that is reached or one short of it, with its count."""
+    for limit in limits:
+        if not DIMENSIONS[limit.dimension].judged:
+            continue
+        count = _judged(limit.dimension, trail, view)
+        if count >= max(1, limit.limit - 1):
+            return limit, count
+    return None
+
+
+def _judged(dimension: str, trail: Trail, view: View) -> int:
+    if dimension == "consecutive_failures":
+        return failing(trail)
+    prefix = "call:" if dimension == "same_call" else "tool:"
+    return max((count for name, count in view.counts.items() if name.startswith(prefix)), default=0)
+
+
+def failing(trail: Trail) -> int:
+    """How many of the newest calls failed, without a success between."""
+    count = 0
+    for step in reversed(trail.steps):
+        if step.kind is Kind.CALL and not step.flags & (Flag.THINK | Flag.UNANSWERED):
+            if not step.flags & Flag.FAILED:
+                break
+            count += 1
+    return count
+
+
+def remaining(view: View) -> str:
+    """JSON of what is left, the tightest line of each dimension: the value of `x-guardproxy-budget-remaining`."""
+    left: dict[str, int] = {}
+    for spent in view.spent:
+        if spent.line.limit >= 0:
+            rest = max(0, spent.line.limit - spent.used - (0 if spent.line.clock else spent.held))
+            name = spent.line.dimension
+            left[name] = min(rest, left.get(name, rest))
+    return json.dumps(left, separators=(",", ":"))

@@ -1,0 +1,45 @@
+"""The detectors: a file is a detector. Each has frozen `Settings` and a pure `detect(trail, settings)`.
+
+They are found by looking into this package; a file's name is its rule's name everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
+
+from guardproxy.core.model import Finding, Trail
+
+RULES: Mapping[str, ModuleType] = {
+    name: import_module(f"{__name__}.{name}")
+    for name in sorted(module.name for module in iter_modules(__path__))
+    if not name.startswith("_")
+}
+"""Rule name to module, sorted."""
+
+SPECIFICITY: Mapping[str, int] = {
+    "invalid_call": 9,
+    "repeated_error": 8,
+    "repeated_call": 7,
+    "unchanged_poll": 6,
+    "cycle": 5,
+    "interleaved_repeat": 4,
+    "error_signature": 3,
+    "same_result": 2,
+    "nothing_new": 1,
+    "monologue": 0,
+}
+"""Which finding speaks when several stand on the same rung: the one that says most precisely what goes on."""
+
+
+def default_settings() -> dict[str, object]:
+    """Fresh default settings of every rule."""
+    return {rule: module.Settings() for rule, module in RULES.items()}
+
+
+def detect_all(trail: Trail, settings: Mapping[str, object]) -> tuple[Finding, ...]:
+    """Findings of the rules named in `settings`, in the order of RULES. What a detector raises goes through."""
+    found = (RULES[rule].detect(trail, settings[rule]) for rule in RULES if rule in settings)
+    return tuple(finding for finding in found if finding is not None)

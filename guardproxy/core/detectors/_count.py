@@ -1,0 +1,112 @@
+"""What detectors share: the trail read backwards in rounds, and the question whether news lay in between.
+
+A round is one assistant message. Equal calls with equal results inside a round are one occurrence (goose#9136), and
+the order inside a round does not count. Calls that look at nothing outside (think, calculate), results that have not
+come and results that the client cleared are left out; replies without a call change nothing between calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from guardproxy.core.model import Flag, Fp, Kind, Step, Trail
+
+THINK, FAILED, VOID, PENDING = int(Flag.THINK), int(Flag.FAILED), int(Flag.VOID), int(Flag.PENDING)
+INVALID, MUTATES, ROUND_START = int(Flag.INVALID), int(Flag.MUTATES), int(Flag.ROUND_START)
+_SKIPPED = THINK | int(Flag.UNANSWERED) | int(Flag.CLEARED)
+
+Pair = tuple[Fp, Fp]
+Key = Pair | frozenset[Pair]
+
+has = int.__and__
+"""Flag test at C speed: the enum's own operators cost ten times as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One assistant message: its distinct steps, their ordinals, and how many more were the same."""
+
+    steps: tuple[Step, ...]
+    at: tuple[int, ...]
+    twins: int
+    key: Key
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The calls with their results."""
+        return tuple(step.pair for step in self.steps)
+
+    def every(self, flag: int) -> bool:
+        """Whether each step has the flag."""
+        return all(has(step.flags, flag) for step in self.steps)
+
+
+def rounds(trail: Trail) -> Iterator[Round]:
+    """The rounds of a trail, newest first, made as they are asked for: most turns need one or two."""
+    held: list[tuple[int, Step]] = []
+    ordinal = trail.first + len(trail.steps)
+    for step in reversed(trail.steps):
+        ordinal -= 1
+        if step.kind is not Kind.CALL:
+            continue
+        flags = step.flags
+        if not has(flags, _SKIPPED):
+            held.append((ordinal, step))
+        if has(flags, ROUND_START) and held:
+            yield _round(held)
+            held = []
+    if held:
+        yield _round(held)
+
+
+def _round(held: list[tuple[int, Step]]) -> Round:
+    if len(held) == 1:
+        at, step = held[0]
+        return Round((step,), (at,), 0, step.pair)
+    distinct: dict[Pair, tuple[int, Step]] = {}
+    for at, step in reversed(held):
+        distinct.setdefault(step.pair, (at, step))
+    chosen = [distinct[pair] for pair in sorted(distinct)]
+    key: Key = frozenset(distinct) if len(distinct) > 1 else next(iter(distinct))
+    return Round(tuple(s for _, s in chosen), tuple(at for at, _ in chosen), len(held) - len(chosen), key)
+
+
+def streak(found: Iterator[Round]) -> list[Round]:
+    """The newest round and those before it, as long as calls and results stay the same."""
+    run: list[Round] = []
+    for one in found:
+        if run and one.key != run[0].key:
+            break
+        run.append(one)
+    return run
+
+
+def members(run: list[Round]) -> tuple[Fp, ...]:
+    """The near actions of the rounds, each once, oldest first."""
+    return tuple(dict.fromkeys(step.near for one in reversed(run) for step in one.steps))
+
+
+def evidence(run: list[Round]) -> tuple[int, ...]:
+    """Ordinals of the rounds' steps, ascending."""
+    return tuple(sorted(at for one in run for at in one.at))
+
+
+def named(run: list[Round]) -> str:
+    """The tools of the newest round, for a reason."""
+    return ", ".join(dict.fromkeys(step.tool or "(no name)" for step in run[0].steps))
+
+
+def news(between: list[Round], earlier: list[Round]) -> bool:
+    """Whether something happened between two occurrences of a pair, given all that lay before.
+
+    News is a result never seen before from a call that changes something, or from a check that fails differently
+    than it did. Fresh plain reads are none (DESIGN section 6, case B03 against B23).
+    """
+    seen = {pair for one in earlier for pair in one.pairs}
+    known = {near for near, _ in seen}
+    return any(
+        step.pair not in seen and (has(step.flags, MUTATES) or (has(step.flags, FAILED) and step.near in known))
+        for one in between
+        for step in one.steps
+    )

@@ -1,0 +1,39 @@
+"""One tool, different arguments, the same kind of error in a row: variants of what cannot work.
+
+Sees: errors by their signature, without numbers and without what the call itself brought (an id, a quoted name, a
+line of code). A success of any kind in between ends the row. Cost: as many rounds as the row is long. Known false
+alarm: trying names one after the other until one exists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from guardproxy.core.detectors._count import FAILED, Round, evidence, has, members, named, rounds
+from guardproxy.core.model import Finding, Step, Trail, Triple
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Thresholds: three is too eager on exploration (goose), most others wait for five to eight."""
+
+    triple: Triple = Triple(4, 5, 8)
+    """Failures in a row with one signature (cases B06, B07)."""
+
+
+def detect(trail: Trail, settings: Settings) -> Finding | None:
+    """Count how many rounds in a row hold a failure of the newest one's tool and kind."""
+    run: list[Round] = []
+    wanted: Step | None = None
+    for one in rounds(trail):
+        if wanted is None:
+            wanted = one.steps[-1]
+            if not has(wanted.flags, FAILED):
+                return None
+        if not any(s.signature == wanted.signature and s.tool == wanted.tool for s in one.steps):
+            break
+        run.append(one)
+    if wanted is None or len(run) < 2 or len(members(run)) < 2:
+        return None
+    reason = f"{named(run)} failed {len(run)} times in a row in the same way with changing arguments"
+    return Finding("error_signature", len(run), settings.triple, wanted.signature, members(run), reason, evidence(run))

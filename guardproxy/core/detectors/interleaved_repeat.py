@@ -1,0 +1,87 @@
+"""The same call with the same result over and over, with other work in between.
+
+Sees: what suffix-based detectors are blind to (stella#1902): a test run again after each glance at another file.
+Occurrences at most `gap` rounds apart belong together; a longer gap starts a new run (openclaw#71671). Where
+something new happened in between (an edit, a check that fails differently), the repeat is weak evidence: people do
+run one test after each fix, so that is nudged late and never ended.
+Cost: the rounds of the run, plus the whole window once the count reaches a threshold. Known false alarm: a state
+switched on and off for verification within six rounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from guardproxy.core.detectors._count import MUTATES, PENDING, VOID, Pair, Round, has, named, news, rounds
+from guardproxy.core.model import Finding, Rung, Trail, Triple
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Thresholds: one more than for repeats in a row, since edits may lie between."""
+
+    triple: Triple = Triple(4, 5, 8)
+    """Occurrences since the last news (case B03)."""
+
+    weak: Triple = Triple(6, 0, 0)
+    """Occurrences with news in between (case B23; healthy runs of the development set go up to five)."""
+
+    gap: int = 6
+    """Rounds from one occurrence to the next (case B21)."""
+
+
+def detect(trail: Trail, settings: Settings) -> Finding | None:
+    """Count the occurrences of each pair of the newest round; the one furthest up the ladder is reported."""
+    newest, past = None, []
+    since = 0
+    wanted: dict[Pair, list[int]] = {}
+    for place, one in enumerate(rounds(trail)):
+        if newest is None:
+            newest = one
+            wanted = {step.pair: [] for step in one.steps if not _mute(step.flags)}
+        past.append(one)
+        since = _collect(place, one, wanted, settings.gap, since)
+        if since > settings.gap or not wanted:
+            break
+    found = [f for pair, places in wanted.items() if (f := _judge(trail, past, pair, places, settings))]
+    return max(found, key=lambda f: (f.rung, f.count), default=None)
+
+
+def _mute(flags: int) -> bool:
+    """Answers that are no evidence: "not ready", and the bare acknowledgement of a change."""
+    return bool(has(flags, PENDING)) or (bool(has(flags, MUTATES)) and bool(has(flags, VOID)))
+
+
+def _collect(place: int, one: Round, wanted: dict[Pair, list[int]], gap: int, since: int) -> int:
+    hit = False
+    for pair in one.pairs:
+        places = wanted.get(pair)
+        if places is not None and (not places or place - places[-1] <= gap):
+            places.append(place)
+            hit = True
+    return 0 if hit else since + 1
+
+
+def _judge(trail: Trail, past: list[Round], pair: Pair, places: list[int], settings: Settings) -> Finding | None:
+    if len(places) < 3 or places[-1] == len(places) - 1:  # nothing lies between: `repeated_call`
+        return None
+    strong, everything = _since_news(trail, past, places), len(places)
+    triple, count, spared = settings.triple, strong, ""
+    if settings.weak.rung(everything) > settings.triple.rung(strong):
+        triple, count = settings.weak, everything
+    elif strong < everything and settings.triple.rung(everything) >= Rung.NUDGE:
+        spared = f"news between {everything} occurrences"
+    steps = [(past[i].at[past[i].pairs.index(pair)], past[i].steps[past[i].pairs.index(pair)]) for i in places]
+    reason = f"{named([past[0]])} gave the same result {count} times with other calls in between"
+    near = pair[0]
+    return Finding("interleaved_repeat", count, triple, near, (near,), reason, tuple(sorted(at for at, _ in steps)), 1, spared)
+
+
+def _since_news(trail: Trail, past: list[Round], places: list[int]) -> int:
+    if len(places) < 3:
+        return len(places)
+    whole = list(rounds(trail))
+    for number, (later, earlier) in enumerate(zip(places, places[1:], strict=False), start=1):
+        if news(past[later + 1 : earlier], whole[earlier:]):
+            return number
+    return len(places)

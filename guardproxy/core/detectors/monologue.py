@@ -1,0 +1,78 @@
+"""Replies without a call that say the same again, say nothing, or get the same automatic answer every time.
+
+Sees: the same words to the same prompt (SpeakMCP#828), empty answers and equal requests after them (mastra#14187), and
+different words that a harness rejects in the same way. Any call ends it. Cost: as many replies as there are since the
+last call. Known false alarm: a person who asks the same twice and gets the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from guardproxy.core.model import NO_FP, Finding, Kind, Step, Trail, Triple
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Thresholds count replies."""
+
+    same_text: Triple = Triple(2, 3, 4)
+    """The same words to the same prompt (case B18), and empty answers (case B16): each feeds the re-prompt loop."""
+
+    same_words: Triple = Triple(3, 4, 6)
+    """The same words to different prompts."""
+
+    same_answer: Triple = Triple(4, 6, 10)
+    """Different words, the same automatic answer (development set: replies rejected for their form)."""
+
+
+def detect(trail: Trail, settings: Settings) -> Finding | None:
+    """Count the newest replies since the last call in three ways; the one furthest up the ladder is reported."""
+    said: list[Step] = []
+    for step in reversed(trail.steps):
+        if step.kind is Kind.CALL:
+            break
+        if step.kind is not Kind.BOUNDARY:
+            said.append(step)
+    if not said:
+        return None
+    if said[0].kind is Kind.EMPTY:
+        found = [_empty(trail, said, settings.same_text)]
+    else:
+        found = [
+            _run(trail, said, lambda s: s.pair, settings.same_text, "the same reply to the same prompt"),
+            _run(trail, said, lambda s: s.near, settings.same_words, "the same reply"),
+            _run(trail, said, lambda s: s.result, settings.same_answer, "a reply that got the same answer"),
+        ]
+    return max((f for f in found if f), key=lambda f: (f.rung, f.count), default=None)
+
+
+def _empty(trail: Trail, said: list[Step], triple: Triple) -> Finding | None:
+    count = 0
+    for step in said:
+        if step.kind is not Kind.EMPTY:
+            break
+        count += 1
+    asked_again = said[0].result == NO_FP  # known from an equal request: that request is one more occurrence
+    return _finding(trail, said[:count], count + asked_again, triple, "an empty reply without a call")
+
+
+def _run(
+    trail: Trail, said: list[Step], of: Callable[[Step], object], triple: Triple, what: str
+) -> Finding | None:
+    run = 0
+    for step in said:
+        if step.kind is not Kind.TEXT or of(step) != of(said[0]):
+            break
+        run += 1
+    return _finding(trail, said[:run], run, triple, f"{what}, without a call")
+
+
+def _finding(trail: Trail, run: list[Step], count: int, triple: Triple, what: str) -> Finding | None:
+    if count < 2:
+        return None
+    ordinals = range(trail.last, trail.first - 1, -1)
+    at = tuple(sorted(o for o, step in zip(ordinals, reversed(trail.steps), strict=True) if step in run[:1] or step in run))
+    nears = tuple(dict.fromkeys(step.near for step in run))
+    return Finding("monologue", count, triple, run[-1].result, nears, f"{what}, {count} times in a row", at)

@@ -1,0 +1,46 @@
+"""Steps in a row of which every one repeats an earlier call with its earlier result, in whatever order.
+
+Sees: loops without a fixed period: a handful of calls sent again in changing order. Cost: the window's pairs, once the
+newest one is a repeat. Known false alarm: reading everything again before handing in; that is why it takes five, and
+why it is later than the rules that know a pattern.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from guardproxy.core.detectors._count import MUTATES, PENDING, VOID, Round, evidence, has, members, named, rounds
+from guardproxy.core.model import Finding, Trail, Triple
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Thresholds."""
+
+    triple: Triple = Triple(5, 8, 12)
+    """Rounds in a row that add nothing (development set: five is free of false alarms, three is not)."""
+
+
+def detect(trail: Trail, settings: Settings) -> Finding | None:
+    """Count the newest rounds whose every pair stands further back in the trail."""
+    past = list(rounds(trail))
+    if len(past) < settings.triple.nudge:
+        return None
+    first: dict[tuple[bytes, bytes], int] = {}
+    for place in range(len(past) - 1, -1, -1):
+        for pair in past[place].pairs:
+            first.setdefault(pair, place)
+    run = []
+    for place, one in enumerate(past):
+        if _mute(one) or any(first[pair] == place for pair in one.pairs):
+            break
+        run.append(one)
+    if len(run) < 2 or len(members(run)) < 2:
+        return None
+    reason = f"{len(run)} rounds in a row repeat earlier calls with their earlier results ({named(run)} last)"
+    nears = members(run)
+    return Finding("nothing_new", len(run), settings.triple, min(nears), nears, reason, evidence(run))
+
+
+def _mute(one: Round) -> bool:
+    return one.every(PENDING) or all(has(s.flags, MUTATES) and has(s.flags, VOID) for s in one.steps)

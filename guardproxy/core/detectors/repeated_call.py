@@ -1,0 +1,40 @@
+"""The same call (or the same set of parallel calls) with the same result, again and again with nothing in between.
+
+Sees: exact repeats and cosmetic variants, across messages, whatever text stands between them; parallel duplicates
+count once. Leaves failed calls to `repeated_error`, "not ready" answers to `unchanged_poll`, malformed calls to
+`invalid_call`. Cost: as many rounds as the streak is long. Known false alarm: a reader without a position whose pages
+happen to be equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from guardproxy.core.detectors._count import FAILED, INVALID, PENDING, VOID, evidence, members, named, rounds, streak
+from guardproxy.core.model import Finding, Trail, Triple
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Thresholds: three is what most systems chose, clients throw a run away at four to six (`clients/README.md` 20)."""
+
+    triple: Triple = Triple(3, 4, 6)
+    """Equal rounds in a row (cases B01, B04, B13)."""
+
+    batch: Triple = Triple(3, 4, 5)
+    """Equal sets of parallel calls in a row; each costs several calls, so the end comes earlier."""
+
+
+def detect(trail: Trail, settings: Settings) -> Finding | None:
+    """Count how many rounds in a row are the same as the newest."""
+    run = streak(rounds(trail))
+    if not run or run[0].every(FAILED) or run[0].every(PENDING) or run[0].every(INVALID):
+        return None
+    if len(run) == 1 and not run[0].twins:
+        return None
+    triple = settings.triple if len(run[0].steps) == 1 else settings.batch
+    what = "an empty result" if run[0].every(VOID) else "the same result"
+    twins = f"duplicate_in_round={run[0].twins}" if run[0].twins else ""
+    reason = f"{named(run)} called {len(run)} times in a row with {what}"
+    subject = members(run)[0]
+    return Finding("repeated_call", len(run), triple, subject, members(run), reason, evidence(run), len(run[0].steps), twins)

@@ -1,0 +1,51 @@
+"""The same call with the same error, again and again with nothing in between.
+
+Sees: identical failing calls, also when the error's text carries changing numbers, times or echoed code (compared by
+signature). Cost: as many rounds as the streak is long. Known false alarm: a retry that would have succeeded at the
+third try; growing pauses between the tries therefore earn one more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from guardproxy.core.detectors._count import FAILED, PENDING, Round, evidence, members, named, rounds
+from guardproxy.core.model import Finding, Trail, Triple
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Thresholds: two retries are free."""
+
+    triple: Triple = Triple(3, 4, 6)
+    """Equal failing rounds in a row (`loop-detectors.md` section 5: exact call and same error)."""
+
+    growth: float = 1.5
+    """Pauses that grow by this factor each time are a retry with backoff; the first alarm waits one more (case B26)."""
+
+
+def detect(trail: Trail, settings: Settings) -> Finding | None:
+    """Count how many rounds in a row fail with the same calls and the same errors as the newest."""
+    run: list[Round] = []
+    for one in rounds(trail):
+        if not one.every(FAILED) or (run and _errors(one) != _errors(run[0])):
+            break
+        run.append(one)
+    if len(run) < 2 or run[0].every(PENDING):
+        return None
+    triple, spared = settings.triple, ""
+    if len(run) == triple.nudge and _backing_off(run, settings.growth):
+        triple, spared = Triple(triple.nudge + 1, triple.firm + 1, triple.cut), "retry with growing pauses"
+    reason = f"{named(run)} called {len(run)} times in a row with the same error"
+    subject = members(run)[0]
+    return Finding("repeated_error", len(run), triple, subject, members(run), reason, evidence(run), len(run[0].steps), spared)
+
+
+def _errors(one: Round) -> frozenset[tuple[bytes, bytes]]:
+    return frozenset((step.near, step.signature) for step in one.steps)
+
+
+def _backing_off(run: list[Round], growth: float) -> bool:
+    times = [one.steps[0].at_ms for one in reversed(run)]
+    pauses = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    return len(pauses) > 1 and all(b >= growth * a > 0 for a, b in zip(pauses, pauses[1:], strict=False))

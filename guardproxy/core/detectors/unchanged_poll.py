@@ -1,0 +1,69 @@
+"""Asking again and again for something that says "not ready yet" in the same words.
+
+Sees: a pending answer to one call, counted per target, other work in between allowed. Waiting is legitimate, so it
+takes much longer than for other repeats, and pauses of more than half a minute between two looks count half. A changed
+answer ("step 4 of 9") starts anew. Cost: the rounds of the window. Known false alarm: a build that is silent for long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from guardproxy.core.detectors._count import PENDING, Pair, Round, has, rounds
+from guardproxy.core.model import Finding, Step, Trail, Triple
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Thresholds, about three times those of a plain repeat (typeclaw#669, openclaw#16808)."""
+
+    triple: Triple = Triple(8, 12, 24)
+    """Looks at an unchanged pending answer (case B20)."""
+
+    gap: int = 6
+    """Rounds from one look to the next."""
+
+    patience_ms: int = 30_000
+    """A longer pause than this before a look counts it half."""
+
+
+def detect(trail: Trail, settings: Settings) -> Finding | None:
+    """Count the looks at each pending answer of the newest round; report the one that was looked at most."""
+    past: list[Round] = []
+    best: Finding | None = None
+    for one in rounds(trail):
+        if not past and not any(has(step.flags, PENDING) for step in one.steps):
+            return None
+        past.append(one)
+    for step in past[0].steps if past else ():
+        if has(step.flags, PENDING):
+            found = _looks(past, step, settings)
+            best = found if found and (best is None or found.count > best.count) else best
+    return best
+
+
+def _looks(past: list[Round], wanted: Step, settings: Settings) -> Finding | None:
+    looks: list[tuple[int, Step]] = []
+    last = 0
+    for place, one in enumerate(past):
+        if place - last > settings.gap:
+            break
+        found = _find(one, wanted.pair)
+        if found:
+            looks.append(found)
+            last = place
+        elif any(step.near == wanted.near for step in one.steps):
+            break  # it answered differently before: that was progress
+    if len(looks) < 2:
+        return None
+    pauses = [newer.at_ms - older.at_ms for (_, newer), (_, older) in zip(looks, looks[1:], strict=False)]
+    patient = sum(pause > settings.patience_ms for pause in pauses)
+    count = len(looks) - patient // 2 if patient < len(pauses) else -(-len(looks) // 2)
+    spared = f"{patient} of {len(looks)} looks after a long pause" if patient else ""
+    reason = f"{wanted.tool} asked {len(looks)} times for something that is not ready"
+    at = tuple(at for at, _ in reversed(looks))
+    return Finding("unchanged_poll", count, settings.triple, wanted.near, (wanted.near,), reason, at, 1, spared)
+
+
+def _find(one: Round, pair: Pair) -> tuple[int, Step] | None:
+    return next(((at, step) for at, step in zip(one.at, one.steps, strict=True) if step.pair == pair), None)

@@ -1,0 +1,236 @@
+"""Steps as fingerprints: the normal form of calls, results, errors and texts, hashed with a key.
+
+Pure apart from a bounded memo (an agent sends the same history with every request). Content never leaves this room:
+a fact holds tool names, flags, times and 16-byte hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from functools import lru_cache
+from collections.abc import Sequence
+
+from guardproxy.core import outcome
+from guardproxy.core.canon import Canon, Rules, Tool, canonical, changes, tool_of
+from guardproxy.core.mask import mask, result_text, without_digits
+from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
+
+__all__ = ["GUARD_MARK", "Fingerprinter", "Rules", "hash16", "is_harness", "mask", "pack", "strip_own", "unpack"]
+
+GUARD_MARK = "[guardproxy]"
+"""Every text of ours begins with this. It only serves to take a request's copy out again; the ledger is the authority."""
+
+FORM = 80
+"""Texts from this length that differ only in digits are one form of a harness ("found 2 actions", "found 3 actions")."""
+
+TOOL_NAME = 128
+"""Bytes of a tool's name that a fact keeps."""
+
+_HARNESS = re.compile(
+    r"\s*(?:Observation:|Error:\s|Tool call error|<task-notification>|<environment_context>|<subagent_notification>|"
+    r"<system-reminder>|<user_instructions>|<environment_details>|<conversation>|Your tool call was malformed|"
+    r"Your previous response (?:failed|reached)|\d+ validation errors?\b|Validation feedback|"
+    r"CRITICAL: Respond with TEXT ONLY|The conversation history before this point|What did we do so far\?|"
+    r"Summarize conversation chunk|The previous request exceeded|# \d+ SEARCH/REPLACE block|"
+    r"The result of executing that last command|No \S+(?: \S+)? (?:was|were) found in your (?:last )?response|"
+    r"Please always provide (?:EXACTLY )?one action)",
+    re.IGNORECASE,
+)
+_OWN = re.compile(r"\s*" + re.escape(GUARD_MARK) + r".*?(?=\n\n|\Z)", re.DOTALL)
+
+
+def is_harness(text: str) -> bool:
+    """Whether a `user` text is one that agent programs write by themselves (clients: smolagents, mini-swe-agent, …)."""
+    return _HARNESS.match(text) is not None
+
+
+def strip_own(text: str) -> str:
+    """The text without advice of ours that a client may have kept."""
+    return _OWN.sub("", text) if GUARD_MARK in text else text
+
+
+def hash16(key: bytes, *parts: str | bytes) -> Fp:
+    """Keyed 128-bit hash of parts; lengths are hashed too, so that no two lists of parts run together."""
+    return hashlib.blake2b(_framed(parts), key=key, digest_size=16).digest()
+
+
+def _framed(parts: Sequence[str | bytes]) -> bytes:
+    framed: list[bytes] = []
+    for part in parts:
+        raw = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        framed += (len(raw).to_bytes(4, "little"), raw)
+    return b"".join(framed)
+
+
+_Known = tuple[tuple[Fp, Fp, Fp, Fp, Fp, Fp], Flag, Flag, str]
+_ROUND_START, _INVALID, _THINK, _MUTATES = map(int, (Flag.ROUND_START, Flag.INVALID, Flag.THINK, Flag.MUTATES))
+_MEDIA, _VOID, _FAILED = map(int, (Flag.MEDIA, Flag.VOID, Flag.FAILED))
+
+
+_Hasher = hashlib.blake2b
+
+
+def _finish(hasher: _Hasher, text: str | bytes) -> Fp:
+    """The hash of what the hasher has taken in and a text after it."""
+    digest = hasher.copy()
+    digest.update(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
+    return digest.digest()
+
+
+class Fingerprinter:
+    """Makes steps. `key` is secret (at most 64 bytes), `memo_size` bounds the steps remembered per process."""
+
+    def __init__(self, key: bytes, rules: Rules = Rules(), memo_size: int = 8192) -> None:
+        self.key = key
+        self.rules = rules
+        self._keyed = hashlib.blake2b(key=key, digest_size=16)
+        self._memo: dict[int, _Known] = {}
+        self._texts: dict[int, Fp] = {}
+        self._results = self._keyed.copy()
+        self._results.update(b"result")
+        self._tools: dict[str, tuple[Tool, _Hasher]] = {}
+        self._memo_size = memo_size
+        self.memo: dict[int, object] = {}
+        """What callers remember of the texts that this printer has seen; they bound it."""
+
+    def _hash(self, *parts: str | bytes) -> Fp:
+        """`hash16` with the key's block already taken in."""
+        digest = self._keyed.copy()
+        digest.update(_framed(parts))
+        return digest.digest()
+
+    def step(self, call: Call, result: Message | None, *, first: bool, at_ms: int) -> Step:
+        """The step of a call and its result (None: not answered yet). `first`: it opens its assistant message."""
+        text, media, told = (result.text, result.media, result.failed) if result else (None, (), None)
+        known = hash((call.name, call.arguments, text, media, told))
+        found = self._memo.get(known)
+        if found is None:
+            found = self._compute(call, result)
+            if len(self._memo) >= self._memo_size:
+                self._memo.clear()
+            self._memo[known] = found
+        prints, flags, opening, tool = found
+        return Step(Kind.CALL, tool, *prints, opening if first else flags, at_ms)
+
+    def _compute(self, call: Call, result: Message | None) -> _Known:
+        tool, hasher = self._tool(call.name)
+        canon = canonical(call.arguments, tool)
+        exact = _finish(hasher, canon.exact)
+        near = exact if canon.near is canon.exact else _finish(hasher, canon.near)
+        masked = near if canon.masked is canon.near else _finish(hasher, canon.masked)
+        name = call.name.strip()
+        flags = self._call_flags(name, call.arguments, tool, canon)
+        answer = (NO_FP, NO_FP, NO_FP, int(Flag.UNANSWERED))
+        if result is not None:
+            answer = self._result(hasher, call.arguments, result, tool)
+        flags |= answer[3]
+        return (exact, near, masked, *answer[:3]), Flag(flags), Flag(flags | _ROUND_START), name
+
+    def _call_flags(self, name: str, arguments: str, tool: Tool, canon: Canon) -> int:
+        flags = 0 if name and canon.valid else _INVALID
+        if tool.think:
+            flags |= _THINK
+        if tool.mutates or (tool.shell and changes(arguments)):
+            flags |= _MUTATES
+        return flags
+
+    def _result(self, hasher: _Hasher, arguments: str, result: Message, tool: Tool) -> tuple[Fp, Fp, Fp, int]:
+        text = result_text(strip_own(result.text))
+        inner = outcome.body(text)
+        flags = int(outcome.flags(inner, reads=tool.reads, told=result.failed))
+        if result.media:
+            flags = (flags | _MEDIA) & ~_VOID
+            text = f"{text}\0{self._hash(*result.media).hex()}"
+        printed = _finish(self._results, text)
+        masked, signature = printed, NO_FP
+        if flags & (_FAILED | _VOID):
+            masked = _finish(self._results, without_digits(inner[:4096]))
+        if flags & _FAILED:
+            signature = _finish(hasher, f"error\0{outcome.signature_text(inner, arguments)}")
+        return printed, masked, signature, flags
+
+    def _tool(self, called: str) -> tuple[Tool, _Hasher]:
+        """What kind of tool that is, and a hasher that has taken in its name."""
+        known = self._tools.get(called)
+        if known is None:
+            name = called.strip().casefold()
+            hasher = self._keyed.copy()
+            hasher.update(_framed(("call", name)))
+            if len(self._tools) >= 1024:
+                self._tools.clear()
+            known = self._tools[called] = (tool_of(name, self.rules), hasher)
+        return known
+
+    def text_step(self, text: str, reply: str | None, *, at_ms: int) -> Step:
+        """The step of a reply without a call, with the user text that answered it. Blank text: an empty reply."""
+        said = self.text(text)
+        kind = Kind.TEXT if text.strip() else Kind.EMPTY
+        answer = self.text(reply) if reply is not None else NO_FP
+        return Step(kind, "", said, said, said, answer, answer, NO_FP, Flag.ROUND_START, at_ms)
+
+    def blank_step(self, at_ms: int) -> Step:
+        """The step of an answer with nothing in it, known from the same request coming again."""
+        blank = self._hash("blank")
+        return Step(Kind.EMPTY, "", blank, blank, blank, flags=Flag.ROUND_START, at_ms=at_ms)
+
+    def boundary(self, at_ms: int) -> Step:
+        """The beginning of a request span."""
+        return Step(Kind.BOUNDARY, "", NO_FP, NO_FP, NO_FP, at_ms=at_ms)
+
+    def text(self, text: str) -> Fp:
+        """A reply or a user's words: masked, spacing and case ignored; long texts also without their digits."""
+        known = self._texts.get(hash(text))
+        if known is None:
+            plain = " ".join(mask(strip_own(text)).casefold().split())
+            known = self._hash("text", without_digits(plain) if len(plain) >= FORM else plain)
+            if len(self._texts) >= self._memo_size:
+                self._texts.clear()
+            self._texts[hash(text)] = known
+        return known
+
+    def call(self, call: Call) -> Fp:
+        """The exact canonical action: what delivered rounds and counters of the same call are known by."""
+        tool, hasher = self._tool(call.name)
+        return _finish(hasher, canonical(call.arguments, tool).exact)
+
+
+_HEAD = struct.Struct("<BBHQBB")
+_AT = 4  # where the time stands in the header
+_VERSION = 1
+
+
+def pack(step: Step) -> bytes:
+    """The compact form that the ring keeps: a version byte, header, tool name, and the fingerprints that differ."""
+    name = step.tool.encode("utf-8", "replace")[:TOOL_NAME]
+    prints = (step.call, step.near, step.masked, step.result, step.masked_result, step.signature)
+    bases = (NO_FP, step.call, step.near, NO_FP, step.result, NO_FP)
+    present = sum(1 << bit for bit, (fp, base) in enumerate(zip(prints, bases, strict=True)) if fp != base)
+    head = _HEAD.pack(_VERSION, step.kind, step.flags, max(0, step.at_ms), present, len(name))
+    return b"".join((head, name, *(fp for bit, fp in enumerate(prints) if present >> bit & 1)))
+
+
+def stamp(fact: bytes, at_ms: int) -> bytes:
+    """The same fact at another time."""
+    return b"".join((fact[:_AT], at_ms.to_bytes(8, "little"), fact[_AT + 8 :]))
+
+
+@lru_cache(maxsize=65_536)  # a ring comes back with every turn; a step is 0.4 KB
+def unpack(fact: bytes) -> Step:
+    """The step of a packed fact. Raises ValueError for a fact of another version or a torn one: callers skip it."""
+    if len(fact) < _HEAD.size or fact[0] != _VERSION:
+        raise ValueError("not a step of this version")
+    _, kind, flags, at_ms, present, length = _HEAD.unpack_from(fact)
+    at = _HEAD.size + length
+    if present > 63 or len(fact) != at + 16 * present.bit_count():
+        raise ValueError("a torn step")
+    prints: list[Fp] = []
+    for bit in range(6):
+        if present >> bit & 1:
+            prints.append(fact[at : at + 16])
+            at += 16
+        else:
+            prints.append(prints[bit - 1] if bit in (1, 2, 4) else NO_FP)
+    name = fact[_HEAD.size : _HEAD.size + length].decode("utf-8", "replace")
+    return Step(Kind(kind), name, *prints, Flag(flags), at_ms)

@@ -1,0 +1,89 @@
+"""What an intervention may know beside the decision, and what it tells: the place and the facts of its text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from guardproxy.core import session
+from guardproxy.core.advice import Facts, Progress
+from guardproxy.core.model import AppendText, Ask, Call, Decision, Flag, Message
+from guardproxy.core.view import View
+
+PREVIEW = 160
+"""Characters of arguments and results that a text quotes: enough to recognise them, too few to be read as content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """`put_back`: earlier advice that stands in this request again. `language`: en or zh."""
+
+    view: View
+    language: str
+    put_back: tuple[AppendText, ...] = ()
+
+
+def place(ask: Ask) -> int | None:
+    """Index of the message that carries a text: the last tool result, else the last user message.
+
+    The one place that every provider accepts (DESIGN section 7). Only after the newest assistant message: what stands
+    before it was answered already.
+    """
+    user: int | None = None
+    for index in range(len(ask.tail) - 1, -1, -1):
+        message = ask.tail[index]
+        if message.role == "tool":
+            return ask.tail_start + index
+        if message.role == "user" and user is None:
+            user = ask.tail_start + index
+        if message.role == "assistant":
+            break
+    return user
+
+
+def append(ask: Ask, text: str) -> tuple[AppendText, ...]:
+    """The edit that adds `text` to the request, if there is a place for it."""
+    index = place(ask)
+    return () if index is None else (AppendText(index, f"\n\n{text}"),)
+
+
+def facts(decision: Decision, ask: Ask, context: Context) -> Facts:
+    """What the text says of the newest call: its tool, arguments and result in short, and how often."""
+    call, result = _newest(ask)
+    steps = session.trail(context.view).steps
+    flags = steps[-1].flags if steps else Flag.NONE
+    return Facts(
+        tool=call.name if call else "",
+        arguments=_short(call.arguments) if call else "",
+        result=_short(result.text) if result else "",
+        count=decision.count,
+        flags=flags,
+        untried=tuple(tool for tool in ask.tools if call is None or tool != call.name)[:3],
+    )
+
+
+def progress(ask: Ask, decision: Decision) -> Progress:
+    """What the run has done as far as this request shows: calls per tool, and the newest results in short."""
+    found = session.rounds(ask)
+    tools = Counter(call.name for turn in found for call in turn.calls)
+    newest = [
+        (call.name, _short(result.text))
+        for turn in found[-4:]
+        for call, result in zip(turn.calls, turn.results, strict=True)
+        if result is not None
+    ]
+    said = next((turn.text for turn in reversed(found) if turn.text.strip()), "")
+    unique = list(dict.fromkeys(newest))[-3:]
+    return Progress(steps=tools.total(), tools=tuple(tools.most_common(5)), found=tuple(unique), said=_short(said))
+
+
+def _newest(ask: Ask) -> tuple[Call | None, Message | None]:
+    for turn in reversed(session.rounds(ask)):
+        if turn.calls:
+            return turn.calls[-1], turn.results[-1]
+    return None, None
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text[: PREVIEW * 4].split())
+    return plain if len(plain) <= PREVIEW else f"{plain[: PREVIEW - 1]}…"

@@ -1,0 +1,22 @@
+"""cut: end the run with what it achieved. A well-formed answer in the model's place, no upstream call.
+
+Some clients ask again after a text; they get it up to three times in all, then HTTP 400 `session_cut`, which ends those
+that take no text for an end (clients: mini-swe-agent, smolagents).
+"""
+
+from __future__ import annotations
+
+from guardproxy.core import advice
+from guardproxy.core.interventions._context import Context, progress
+from guardproxy.core.model import Ask, Decision, Edit, Reject, Reply
+
+STATUS = 400
+"""Never 402-5xx (clients repeat those), never 413 (clients compact and retry without end)."""
+
+
+def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...]:
+    """The partial summary, or the error once it was said often enough."""
+    text = advice.summary(context.language, decision, progress(ask, decision))
+    if decision.over:
+        return (Reject(STATUS, "session_cut", text),)
+    return (Reply(text),)

@@ -1,0 +1,15 @@
+"""deny: a hard budget has no room for this request. HTTP 400 `budget_exceeded`, no upstream call, nothing held."""
+
+from __future__ import annotations
+
+from guardproxy.core import advice
+from guardproxy.core.interventions._context import Context, progress
+from guardproxy.core.model import Ask, Decision, Edit, Reject
+
+STATUS = 400
+"""Clients end on it, and neither the SDKs nor the second retry layers repeat it (`clients`, surprise 2)."""
+
+
+def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...]:
+    """The error, which says which limit, how much is used, and what was found."""
+    return (Reject(STATUS, "budget_exceeded", advice.summary(context.language, decision, progress(ask, decision))),)

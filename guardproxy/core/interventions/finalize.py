@@ -1,0 +1,18 @@
+"""finalize: the tools stay in the body but may not be called; the model is asked for its answer with what it has.
+
+Used one rung before a cut and on the last affordable turn of a budget. Calls that the model makes all the same are
+dropped; an answer left without text becomes the cut text in that turn.
+"""
+
+from __future__ import annotations
+
+from guardproxy.core import advice
+from guardproxy.core.interventions._context import Context, append, facts, progress
+from guardproxy.core.model import Ask, Decision, DropCalls, Edit, ForbidTools
+
+
+def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...]:
+    """The request for an answer, the ban on calls, and what to say if the answer is empty."""
+    text = advice.finalize(context.language, decision, facts(decision, ask, context))
+    fallback = advice.summary(context.language, decision, progress(ask, decision))
+    return (*append(ask, text), ForbidTools(), DropCalls(fallback))

@@ -1,0 +1,15 @@
+"""firm: name the forbidden calls and ask for the cause and one different next step; with a machine-readable block."""
+
+from __future__ import annotations
+
+from guardproxy.core import advice
+from guardproxy.core.interventions._context import Context, append, facts
+from guardproxy.core.model import Ask, Decision, Edit, Rung
+
+
+def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...]:
+    """One text with its block, appended to the newest tool result (or user message)."""
+    if decision.finding is None:
+        return ()
+    text = advice.render(context.language, Rung.FIRM, decision.finding, facts(decision, ask, context))
+    return append(ask, text)

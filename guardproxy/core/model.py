@@ -1,0 +1,288 @@
+"""The nouns of guardproxy: plain frozen values that every room shares. No behaviour beyond tiny properties.
+
+Units: `_ms` milliseconds, `_microusd` millionths of a US dollar, tokens are counted as integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
+from typing import NamedTuple
+
+Fp = bytes
+"""A fingerprint: 16 bytes, keyed."""
+
+NO_FP: Fp = bytes(16)
+"""No fingerprint: an unanswered call has no result, a success has no error signature."""
+
+
+class Rung(IntEnum):
+    """How far up the ladder a turn is. The order is the meaning."""
+
+    PASS = 0
+    OBSERVE = 1
+    NUDGE = 2
+    FIRM = 3
+    FINALIZE = 4
+    CUT = 5
+
+
+class Kind(IntEnum):
+    """What a step is: a tool call, a reply without a call, a reply with nothing at all, a span's beginning."""
+
+    CALL = 0
+    TEXT = 1
+    EMPTY = 2
+    BOUNDARY = 3
+
+
+class Flag(IntFlag):
+    """What is known of a step beside its fingerprints."""
+
+    NONE = 0
+    ROUND_START = 1  # first step of its assistant message
+    FAILED = 2  # the result is an error
+    VOID = 4  # the result is empty or says that there is nothing
+    PENDING = 8  # the result says: not ready yet
+    INVALID = 16  # no tool name, or arguments that are not a JSON object
+    MUTATES = 32  # the tool changes something
+    THINK = 64  # think, plan, wait: not evidence
+    MEDIA = 128  # the result holds an image or a file
+    CLEARED = 256  # the client took the result away to save context
+    UNANSWERED = 512  # no result has arrived
+
+
+class Call(NamedTuple):  # a tuple: made several times a request, at a third of a frozen dataclass's cost
+    """A tool call as it stands in a message. `arguments` is the JSON text received; an object is re-serialised."""
+
+    name: str
+    arguments: str
+    id: str = ""
+
+
+class Message(NamedTuple):  # a tuple for the same reason
+    """A message in neutral form. `role`: system, user, assistant, tool (developer and function are folded in)."""
+
+    role: str
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    call_id: str = ""
+    name: str = ""
+    media: tuple[bytes, ...] = ()
+    failed: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What the client says of itself: session and thread ids (may be empty) and the place they were read from."""
+
+    session: str = ""
+    thread: str = ""
+    source: str = "derived"
+    agent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request, read by a surface. `body` stays the bytes received; only what is used is parsed.
+
+    `head` is the leading run of system messages and the first user message. `tail` are the last messages, enough
+    for the detection window; `tail[0]` has index `tail_start` of `count` messages in all.
+    """
+
+    surface: str
+    model: str
+    stream: bool
+    body: bytes
+    count: int
+    head: tuple[Message, ...]
+    tail: tuple[Message, ...]
+    tail_start: int
+    declared: Declared = Declared()
+    tools: tuple[str, ...] = ()
+    tool_choice: str = ""
+    finish_tool: tuple[str, str] | None = None  # (tool, its one string argument) when tool_choice is required
+    max_tokens: int | None = None
+    choices: int = 1
+    wants_usage: bool = False  # the client itself asked for stream usage
+    may_splice_usage: bool = False  # a stream without stream_options: we may ask in its place
+    language: str = "en"
+    parsed: Mapping[str, object] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call with its result (or one reply without a call), as fingerprints. What the ring keeps; no content."""
+
+    kind: Kind
+    tool: str
+    call: Fp  # tool and canonical arguments
+    near: Fp  # the same but for cosmetics
+    masked: Fp  # the same but for numbers
+    result: Fp = NO_FP
+    masked_result: Fp = NO_FP
+    signature: Fp = NO_FP  # what kind of error
+    flags: Flag = Flag.NONE
+    at_ms: int = 0
+
+    @property
+    def pair(self) -> tuple[Fp, Fp]:
+        """The near action together with its result: the unit of repetition."""
+        return self.near, self.result
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """The steps of a thread since the last genuine user message, oldest first; `first` is the ordinal of `steps[0]`."""
+
+    steps: tuple[Step, ...]
+    first: int = 0
+
+    @property
+    def last(self) -> int:
+        """Ordinal of the newest step."""
+        return self.first + len(self.steps) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """Counts at which to nudge, to be firm and to cut; 0 = never. Finalize sits at cut - 1 where above firm."""
+
+    nudge: int
+    firm: int
+    cut: int
+
+    def rung(self, count: int) -> Rung:
+        """The rung that `count` has reached."""
+        if self.cut and count >= self.cut:
+            return Rung.CUT
+        if self.cut and self.cut - 1 > self.firm and count >= self.cut - 1:
+            return Rung.FINALIZE
+        if self.firm and count >= self.firm:
+            return Rung.FIRM
+        return Rung.NUDGE if self.nudge and count >= self.nudge else Rung.OBSERVE
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A detector's whole answer. `rule` is the file name, config key, metric label, log field and docs anchor."""
+
+    rule: str
+    count: int
+    triple: Triple
+    subject: Fp  # identity of the episode
+    members: tuple[Fp, ...]  # near actions that belong to it
+    reason: str  # one sentence an operator understands
+    evidence: tuple[int, ...]  # ordinals of steps
+    unit: int = 1  # steps that make one count: the period of a cycle
+    spared: str = ""  # why a count was not raised, or why it was held back
+
+    @property
+    def rung(self) -> Rung:
+        """The rung its count has reached by itself."""
+        return self.triple.rung(self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One loop, from its first intervention on: what `decide` writes and reads back. Stored as opaque bytes."""
+
+    rule: str
+    subject: Fp
+    members: tuple[Fp, ...]
+    rung: Rung
+    count: int
+    at_step: int  # ordinal of the newest step when decided
+    triple: Triple
+    unit: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one attempt. `input` includes cached ones. `estimated` where the provider did not say."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One budget to hold against. `key` names the scope's counters; `limit` -1 = only count."""
+
+    scope: str  # span, session, and later org, team, key, user, model
+    dimension: str  # a name in core.budget.DIMENSIONS
+    hold: int
+    limit: int = -1
+    key: str = ""
+    clock: bool = False  # used = milliseconds since the scope began; nothing is held
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Base of the closed set of changes to a request or its answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendText(Edit):
+    """Append `text` to the content of the message at `index` of the request."""
+
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForbidTools(Edit):
+    """Keep the tools in the body and set `tool_choice` to none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpliceUsage(Edit):
+    """Ask for stream usage in the client's place; the extra chunk is stripped again."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropCalls(Edit):
+    """Take calls out of the answer; if no text is left, answer `text`."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply(Edit):
+    """Answer in the model's place; no upstream call."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reject(Edit):
+    """Answer with an HTTP error; no upstream call."""
+
+    status: int
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What `policy.decide` makes of a turn. `action` is what is done; `would` what enforce mode would have done."""
+
+    action: str  # pass, observe, nudge, firm, finalize, cut, deny
+    rung: Rung = Rung.PASS
+    rule: str = ""
+    count: int = 0
+    reason: str = ""
+    mode: str = "enforce"
+    would: str = ""
+    finding: Finding | None = None
+    findings: tuple[Finding, ...] = ()
+    episode: Episode | None = None  # to be stored when not None
+    refused: Line | None = None  # the budget that denied
+    spared: tuple[str, ...] = ()
+    over: bool = False  # the final text was given often enough: HTTP 400 from now on
+    errors: tuple[str, ...] = ()  # rules whose detector raised; the turn goes on without them

@@ -1,0 +1,183 @@
+"""What a result says of its call: failed, nothing there, not ready yet, cleared; and which error it was.
+
+Judged from the tool's own status where there is one, else from words at the places where tools put them: the first
+line, the last line, a status field. Tools that only show things are judged by their first line alone, since what
+they show may talk of errors (ai-dispatch#125). All patterns are in lower case and run on lower-cased edges.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from guardproxy.core.model import Flag
+
+EDGE = 600
+"""Characters at each end of a result that are searched for signs of failure: status is at an edge."""
+
+REPORT = 2_400
+"""Characters of a test report that are searched and compared: its list of failures is at the front or the end."""
+
+_LABEL = re.compile(
+    r"\s*(?:(?:output|result|stdout|response|observation)s?\s*[:=]\s*"
+    r"|the result of executing that last command is:\s*(?:command \w+ returned:\s*)?"
+    r"|<returncode>0</returncode>\s*(?:<output>\s*)?|<(?:output|result|stdout)>\s*)",
+    re.IGNORECASE,
+)
+_TRAILER = re.compile(r"(?:(?:\n|^)reward:\s*[\d.]+|</[\w-]+>)\s*$", re.IGNORECASE)
+
+_VOID = re.compile(
+    r"(?:\(?(?:no|none|null|nil|nothing|empty|0|zero)\b\)?|\(?[\w ]{1,30} (?:is|are) empty\b|\[\s*\]|\{\s*\}|-)"
+    r"(?:[ \w]*(?:results?|match(?:es)?|hits?|rows?|entries|records?|output|data|items?|files?|lines?|content|found|set|"
+    r"stored)(?: (?:found|available|returned))?)?[.!)]*|(?:没有|无|未找到)[^\s]{0,12}"
+)
+_PENDING = re.compile(
+    r"\b(?:still (?:running|processing|in progress|pending)|in progress|pending|queued|"
+    r"not (?:yet )?(?:ready|finished|complete)|no new output|waiting for|running)\b"
+)
+_PENDINGS = ("running", "pending", "queued", "progress", "processing", "not ", "no new", "waiting")
+_CLEARED = re.compile(
+    r"\[?(?:old |previous )?(?:tool )?(?:result|output|content)s?(?: content)? (?:was |has been |were )?"
+    r"(?:cleared|removed|omitted|pruned|elided)|\[cleared\b|\[compacted\b"
+)
+_FIRST = re.compile(
+    r"(?:\W{0,3}|[\w./\\-]{1,60}: (?:line \d+: )?|[\w ]{1,30}: )"
+    r"(?:error\b|err:|exception|traceback|fail(?:ed|ure)?\b|fatal\b|invalid|could ?n[o']t|cannot|can't|unable to|"
+    r"unknown (?:tool|command|function|action|column|option)|no such|not found|permission denied|access denied|forbidden|"
+    r"unauthori[sz]ed|command not found|syntax ?error|bad request|timed? ?out|timeout|connection (?:refused|reset|error)|"
+    r"rejected|denied|missing (?:required )?|\w*(?:error|exception)\b|http/?\S* ?[45]\d\d|[45]\d\d (?:[a-z]+|error)|"
+    r"no replacement was performed|usage:|wrong\b|incorrect\b|test cases? did not pass|错误|失败|无法|不存在)"
+)
+_WITHIN = re.compile(
+    r"\b(?:no such (?:file|table|column)|not found\b|does(?: not|n't) exist|not recognized|is not defined|"
+    r"permission denied|unexpected (?:eof|token|end)|cannot open|invalid (?:option|argument|choice)|"
+    r"[45]\d\d (?:service unavailable|too many requests|not found|internal server error|bad gateway))"
+)
+_STATUS = re.compile(
+    r'"(?:is_?error|failed)"\s*:\s*true|"(?:success|ok)"\s*:\s*false|"(?:error|exception)"\s*:\s*(?:"[^"]|\{)|'
+    r'"status"\s*:\s*"(?:error|failed|failure)"|"exit_?code"\s*:\s*-?[1-9]'
+)
+_EXIT = re.compile(r"<returncode>-?[1-9]|exit(?:ed with)? (?:code|status):? -?[1-9]|<error>|<tool_use_error>")
+_RAISED = re.compile(r"(?m)^\s*(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b(?::|$).*")
+_COUNTED = re.compile(r"fail(?:ed|ing|ures?)\b|errors?\b")
+_SOME = frozenset("123456789")
+_FAIL = re.compile(r"(?m)^FAILED\b|\bFAIL\b")
+_VERDICT = re.compile(r"\b(?:not equal|incorrect|wrong|try again|did not pass|mismatch|not (?:valid|allowed|correct))\b")
+_VERDICTS = ("not ", "incorrect", "wrong", "try again", "mismatch")
+_HINTS = ("no such", "not ", "n't exist", "denied", "unexpected", "cannot open", "invalid", "unavailable", "too many", "gateway")
+_MALFORMED = re.compile(
+    r"\W{0,3}(?:error: ?)?(?:(?:invalid|missing|malformed|unexpected|bad) (?:tool |function |required |keyword )?"
+    r"(?:arguments?|parameters?|params?|inputs?|json)\b|(?:unknown|unavailable|no such|unregistered|nonexistent) "
+    r"(?:tool|function)\b|(?:tool|function) \S+ (?:not found|does not exist|is not available)|\d+ validation errors?\b)"
+)
+_WORDS = re.compile(r"[^\W\d_]{2,}")
+_QUOTED = re.compile(r"[\[(]?[\"'`\[]([^\"'`\]]{2,80})[\"'`\]]")
+
+
+def body(text: str) -> str:
+    """The result without the label and the trailer that a harness puts around every answer."""
+    begun = _LABEL.match(text)
+    text = text[begun.end() :] if begun else text.lstrip()
+    while text and (text[-1] == ">" or text[-1].isdigit()):
+        ended = _TRAILER.search(text, max(0, len(text) - 40))
+        if ended is None:
+            break
+        text = text[: ended.start()].rstrip()
+    return text.rstrip()
+
+
+def _edges(text: str) -> str:
+    return text if len(text) <= 2 * EDGE else f"{text[:EDGE]}\n{text[-EDGE:]}"
+
+
+def reports(edges: str, low: str) -> bool:
+    """Whether the edges of a text (`low`: in lower case) are those of a test report with failures."""
+    if "fail" in low or "error" in low:
+        for word in _COUNTED.finditer(low):
+            before, after = low[max(0, word.start() - 4) : word.start()], low[word.end() : word.end() + 3]
+            if before[-1:] == " " and before.strip(" ([,").isdigit() and before.strip(" ([,0"):
+                return True
+            if after[:2] == ": " and after[2:] in _SOME:
+                return True
+        if "FAIL" in edges and _FAIL.search(edges) is not None:
+            return True
+    return "did not pass" in low
+
+
+def failed(text: str, *, reads: bool) -> bool:
+    """Whether the body of a result reports a failure. `reads`: the tool only shows things."""
+    edges = _edges(text)
+    low = edges.lower()
+    first = low[:200].split("\n", 1)[0]
+    if _FIRST.match(first) is not None:
+        return True
+    if low[:1] in "{[" and _STATUS.search(low) is not None:
+        return True
+    if ("exit" in low or "code>" in low or low[:1] == "<") and _EXIT.search(low) is not None:
+        return True
+    return not reads and _fails_inside(edges, low, first)
+
+
+def _fails_inside(edges: str, low: str, first: str) -> bool:
+    if len(edges) <= 2 * EDGE and any(hint in first for hint in _HINTS) and _WITHIN.search(first) is not None:
+        return True
+    tail = edges[-EDGE:]
+    if ("rror" in tail or "xception" in tail or "nterrupt" in tail) and _RAISED.search(tail) is not None:
+        return True
+    last = low[-200:].rsplit("\n", 1)[-1]
+    if any(hint in last for hint in _VERDICTS) and _VERDICT.search(last) is not None:
+        return True
+    return reports(edges, low)
+
+
+def flags(text: str, *, reads: bool, told: bool | None) -> Flag:
+    """Flags of a result's body. `told` is what the client itself said of failure."""
+    if not text:
+        return Flag.VOID | Flag.FAILED if told else Flag.VOID
+    void = pending = False
+    if len(text) <= 400:
+        low = text.lower()
+        if len(low) <= 200 and ("ed" in low) and _CLEARED.match(low) is not None:
+            return Flag.CLEARED
+        void = len(low) <= 80 and _VOID.fullmatch(low) is not None
+        pending = any(hint in low for hint in _PENDINGS) and _PENDING.search(low) is not None
+    if told or (told is None and not void and failed(text, reads=reads)):
+        malformed = len(text) <= 2 * EDGE and _MALFORMED.match(text[:EDGE].lower()) is not None
+        return Flag.FAILED | Flag.INVALID if malformed else Flag.FAILED
+    if void:
+        return Flag.VOID | Flag.PENDING if pending else Flag.VOID
+    return Flag.PENDING if pending else Flag.NONE
+
+
+@lru_cache(maxsize=256)
+def _vocabulary(arguments: str) -> frozenset[str]:
+    return frozenset(word for word in _WORDS.findall(arguments.casefold()) if len(word) > 3)
+
+
+def _before_echo(line: str, arguments: str) -> str:
+    """The line up to the first quotation of what the call itself said: what follows only elaborates on it."""
+    for quoted in _QUOTED.finditer(line):
+        if quoted.start() >= 6 and quoted.group(1) in arguments:
+            return line[: quoted.start()]
+    return line
+
+
+def _decisive(text: str) -> str:
+    raised = list(_RAISED.finditer(text[-REPORT:])) if "rror" in text or "xception" in text else []
+    return raised[-1].group() if raised else text[:EDGE].split("\n", 1)[0]
+
+
+def signature_text(text: str, arguments: str) -> str:
+    """What kind of error a failed result reports: its decisive line in words, without those the call itself brought.
+
+    A test report keeps its counts and all of its text, since fewer failures are progress; an exception is its last
+    line; anything else its first line up to 20 words, and nothing after it has quoted the call's own arguments.
+    """
+    edges = _edges(text)
+    if len(text) > 120 and reports(edges, edges.lower()):
+        return text[:REPORT]
+    said = arguments[:4096]
+    line = _before_echo(_decisive(text)[:400], said)
+    echoed = _vocabulary(said)
+    words = [word for word in _WORDS.findall(line.casefold()) if word not in echoed]
+    return " ".join(words[:20]) or line

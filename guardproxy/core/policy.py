@@ -1,0 +1,184 @@
+"""What to do about a turn: findings, budgets and the ladder become one decision. Pure; `replay` calls the same.
+
+Rules: DESIGN sections 6 and 7. Detectors are called one by one, so that one that raises costs only itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from guardproxy.core import budget, episode as episodes_of, session
+from guardproxy.core.budget import Limit
+from guardproxy.core.detectors import RULES, SPECIFICITY, default_settings
+from guardproxy.core.model import Decision, Episode, Finding, Rung, Trail
+from guardproxy.core.view import View
+
+ACTIONS = {
+    Rung.PASS: "pass",
+    Rung.OBSERVE: "observe",
+    Rung.NUDGE: "nudge",
+    Rung.FIRM: "firm",
+    Rung.FINALIZE: "finalize",
+    Rung.CUT: "cut",
+}
+
+PROFILES: Mapping[str, Mapping[str, float]] = {
+    "coding": {"turns": 200, "tool_calls": 500, "wall_seconds": 7200, "cost_usd": 20},
+    "qa": {"turns": 8},
+    "cross_system": {"turns": 25},
+    "none": {},
+}
+"""Shipped limits (DESIGN section 8): cost per session, the others per request span."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One tenant's rules. `modes` overrides `mode` (enforce, observe) per rule; a rule absent from `detectors` is off.
+
+    `finals`: how often a closed thread gets the final text before HTTP 400. `equal_limit`: equal requests in a row
+    after which an agent that forgets to append is ended.
+    """
+
+    mode: str = "enforce"
+    language: str = "auto"
+    detectors: Mapping[str, object] = field(default_factory=default_settings)
+    modes: Mapping[str, str] = field(default_factory=dict)
+    limits: tuple[Limit, ...] = ()
+    finals: int = 3
+    equal_limit: int = 8
+    default_output_hold: int = 4096
+    splice_usage: bool = True
+
+    def mode_of(self, rule: str) -> str:
+        """The mode in which `rule` works."""
+        return self.modes.get(rule, self.mode)
+
+
+def decide(view: View, policy: Policy, *, lost: bool = False) -> Decision:
+    """The decision on a turn, from what the store answered.
+
+    `lost`: advice was given, but its place is no longer in the conversation (compaction): live advice is given again.
+    """
+    if view.panic:
+        return Decision("pass", reason="every intervention is switched off (panic)")
+    if view.closed:
+        return _closed(view, policy)
+    if not view.admitted:
+        return _denied(view)
+    if not view.counted:
+        return Decision("pass", reason="no turn: a request without tools on a session that has them")
+    trail = session.trail(view)
+    judged = [_budget(trail, view, policy), _forgetful(view, policy), _loop(trail, view, policy, lost=lost)]
+    worst = max(judged, key=lambda decision: (decision.mode == "enforce", decision.rung))
+    found = judged[2]
+    return replace(worst, findings=found.findings, spared=found.spared, errors=found.errors)
+
+
+def _closed(view: View, policy: Policy) -> Decision:
+    reason = f"this run was ended by {view.closed_by}; answer {view.answers} since"
+    over = view.answers >= policy.finals
+    return Decision("cut", Rung.CUT, view.closed_by, view.answers, reason, over=over)
+
+
+def _denied(view: View) -> Decision:
+    line = view.short[0]
+    spent = next((s for s in view.spent if s.line == line), None)
+    standing = f"{spent.used} used and {spent.held} held" if spent else "nothing left"
+    reason = f"{line.dimension} of this {line.scope}: {standing}, {line.hold} more would pass the limit of {line.limit}"
+    return Decision("deny", Rung.CUT, f"budget.{line.dimension}", line.limit, reason, refused=line)
+
+
+def _budget(trail: Trail, view: View, policy: Policy) -> Decision:
+    reached = budget.judge(trail, view, policy.limits)
+    if reached:
+        limit, count = reached
+        rule = f"budget.{limit.dimension}"
+        rung = Rung.CUT if count >= limit.limit else Rung.FINALIZE
+        reason = f"{limit.dimension}: {count} of {limit.limit} in this request"
+        action = "deny" if rung is Rung.CUT else ACTIONS[rung]
+        return _acted(Decision(action, rung, rule, count, reason), policy)
+    spent = budget.last_affordable(view)
+    if spent is None:
+        return Decision("pass")
+    line = spent.line
+    reason = f"{line.dimension} of this {line.scope}: {spent.used} of {line.limit} used, this is the last that fits"
+    return _acted(Decision("finalize", Rung.FINALIZE, f"budget.{line.dimension}", spent.used, reason), policy)
+
+
+def _forgetful(view: View, policy: Policy) -> Decision:
+    """The same request again after an answer with content: the agent forgets to append. Not the model's loop."""
+    if not view.equal:
+        return Decision("pass")
+    rung = Rung.CUT if view.equal >= policy.equal_limit else Rung.OBSERVE
+    reason = f"the same request {view.equal + 1} times: the agent does not append the answers to its messages"
+    return _acted(Decision(ACTIONS[rung], rung, "equal_request", view.equal + 1, reason), policy)
+
+
+def _loop(trail: Trail, view: View, policy: Policy, *, lost: bool) -> Decision:
+    findings, errors = _detect(trail, policy)
+    past = episodes_of.unpack_episodes(view.episodes)
+    findings += [found for one in _newest(past) if (found := episodes_of.continued(one, trail))]
+    spared = tuple(found.spared for found in findings if found.spared)
+    if not findings:
+        return Decision("pass", errors=errors)
+    climbed = [(episodes_of.climb(f, episodes_of.find(f, past), trail), f) for f in findings]
+    rung, finding = max(climbed, key=lambda pair: (pair[0], SPECIFICITY.get(pair[1].rule, 0), pair[1].count))
+    decision = _speak(rung, finding, trail, past, lost=lost)
+    decision = replace(decision, findings=tuple(findings), spared=spared, errors=errors)
+    return _acted(decision, policy, ended=_ended(past, trail))
+
+
+def _detect(trail: Trail, policy: Policy) -> tuple[list[Finding], tuple[str, ...]]:
+    findings, errors = [], []
+    if not trail.steps:
+        return [], ()
+    for rule, settings in policy.detectors.items():
+        try:
+            found = RULES[rule].detect(trail, settings)
+        except Exception as error:  # noqa: BLE001 - a detector must never be the cause of a failed request
+            errors.append(f"{rule}: {type(error).__name__}: {error}")
+            continue
+        if found is not None:
+            findings.append(found)
+    return findings, tuple(errors)
+
+
+def _newest(past: Sequence[Episode]) -> list[Episode]:
+    """The newest decision of each subject."""
+    return list({one.subject: one for one in past}.values())
+
+
+def _speak(rung: Rung, finding: Finding, trail: Trail, past: Sequence[Episode], *, lost: bool) -> Decision:
+    """Whether there is something to say: once per rung of an episode, and not too soon after another's."""
+    said = episodes_of.find(finding, past)
+    quiet = Decision("observe", Rung.OBSERVE, finding.rule, finding.count, finding.reason, finding=finding)
+    if said is not None and said.at_step >= trail.first and episodes_of.going_on(said, finding, trail):
+        if lost and Rung.NUDGE <= said.rung <= Rung.FIRM:
+            rung = max(rung, said.rung)
+        elif rung <= said.rung and rung < Rung.FINALIZE:
+            return quiet
+    elif rung is Rung.NUDGE and (gap := _since_advice(past, trail)) < episodes_of.APART:
+        return replace(quiet, reason=f"{finding.reason}; held back, other advice was given {gap} steps ago")
+    if rung < Rung.NUDGE:
+        return quiet
+    members, at = finding.members, trail.last
+    mark = Episode(finding.rule, finding.subject, members, rung, finding.count, at, finding.triple, finding.unit)
+    return replace(quiet, action=ACTIONS[rung], rung=rung, episode=mark)
+
+
+def _since_advice(past: Sequence[Episode], trail: Trail) -> int:
+    """Steps since any advice in this span."""
+    return min((trail.last - one.at_step for one in past if one.at_step >= trail.first), default=episodes_of.APART)
+
+
+def _ended(past: Sequence[Episode], trail: Trail) -> bool:
+    return any(one.rung is Rung.CUT and one.at_step >= trail.first for one in past)
+
+
+def _acted(decision: Decision, policy: Policy, *, ended: bool = False) -> Decision:
+    """Apply the mode: in observe mode nothing is done and only the first end is reported."""
+    if decision.rung < Rung.NUDGE or policy.mode_of(decision.rule) == "enforce":
+        return decision
+    would = "" if ended else decision.action
+    return replace(decision, action="observe", mode="observe", would=would)

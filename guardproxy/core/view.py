@@ -1,0 +1,150 @@
+"""What the store is told about a turn (Opening, Closing) and what it answers (View). Values only.
+
+The store never looks into a fact: `facts`, `episodes`, `records` and `ledger` values are opaque bytes to it.
+Times are milliseconds of the store's clock (plus the offset given); amounts are integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from guardproxy.core.model import Line, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFact:
+    """One assistant message of the request with its results, as facts.
+
+    `digest` says which calls (or which text) the assistant made, without ids and results: it is compared with the
+    round that `settle` recorded as delivered. `counts` are counters to raise when the facts are appended
+    (`tool:<name>` and `call:<hex>` to how many), kept per request span.
+    """
+
+    digest: str
+    index: int  # of the assistant message in the request
+    facts: tuple[bytes, ...]
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose turn this is, as far as the request says. All digests are keyed hex strings.
+
+    `session` is the declared id, already namespaced by tenant ("" = derive). `fresh`: no assistant turn in the
+    request. `links`: digests under which the newest assistant round may have been delivered, most specific first.
+    """
+
+    session: str
+    thread: str
+    head: str
+    fresh: bool
+    links: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFact:
+    """What a request adds. `conversation` is the digest by which a retry is known.
+
+    `user` is the digest of the last user text ("" if there is none or it is a harness form). `boundary` is the fact
+    to append when a request span opens, `blank` the one to append for an equal request after an empty answer.
+    """
+
+    conversation: str
+    count: int
+    rounds: tuple[RoundFact, ...]
+    user: str
+    boundary: bytes
+    blank: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Everything `begin` needs. `token` is unique per attempt; a second call with it answers the same again."""
+
+    token: str
+    org: str
+    identity: Identity
+    fact: TurnFact
+    lines: tuple[Line, ...]
+    lease_ms: int
+    tooled: bool = True  # the request offers tools; one without on a session that has them costs, but is no turn
+    traceparent: str = ""  # as the client sent it; kept only when this opens the session
+    offset_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Where one budget line stands after `begin`: what is used and held (this hold included when admitted)."""
+
+    line: Line
+    used: int
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What `begin` answers; everything that `decide` may know beside the request.
+
+    `admitted` False: nothing was held; `short` are the lines that did not fit. `closed`: this thread was cut
+    (`closed_by` says which rule) or the session was; then `answers` is how many answers it had since (this one
+    included) and nothing was held or appended. `equal` counts equal requests running after complete answers with
+    content: an agent that forgets to append. `ring` holds the newest facts, oldest first, new ones included; `steps`
+    is the ordinal after the newest. `ledger` maps anchors to (encrypted) texts.
+    """
+
+    session: str
+    thread: str
+    turn: int
+    now_ms: int
+    retry: bool = False
+    admitted: bool = True
+    short: tuple[Line, ...] = ()
+    spent: tuple[Spent, ...] = ()
+    closed: bool = False
+    closed_by: str = ""
+    answers: int = 0
+    rearmed: int = 0
+    equal: int = 0
+    steps: int = 0
+    ring: tuple[bytes, ...] = ()
+    episodes: tuple[bytes, ...] = ()
+    ledger: Mapping[str, bytes] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    span: int = 0
+    span_started_ms: int = 0
+    session_started_ms: int = 0
+    new_session: bool = False
+    counted: bool = True  # False: no turn (a request without tools on a session that has them)
+    panic: bool = False  # every intervention is switched off
+    degraded: bool = False  # answered by local memory: the store was not reachable
+    traceparent: str = ""  # as it came with the session's first request: the trace that its spans join
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Everything `settle` needs. Without a hold under `token` it does nothing.
+
+    `outcome`: answered (complete), failed, abandoned (client left). `answer`: calls, text (a final answer handed on),
+    empty, own (our words). `close` names the rule that cuts the thread; `close_session` cuts the session.
+    """
+
+    token: str
+    org: str
+    session: str
+    thread: str
+    outcome: str
+    answer: str
+    spent: Mapping[str, int]  # dimension -> amount really used
+    delivered: str = ""  # digest of the round that the client was given
+    links: tuple[str, ...] = ()
+    facts: tuple[bytes, ...] = ()
+    episodes: tuple[bytes, ...] = ()
+    ledger: Mapping[str, bytes] = field(default_factory=dict)
+    close: str = ""
+    close_session: bool = False
+    record: bytes = b""  # one line of the turn log, without content
+    usage: Usage = Usage()
+    offset_ms: int = 0
+    count: int = 0  # messages in the request, to tell links of one digest apart

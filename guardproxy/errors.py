@@ -1,0 +1,53 @@
+"""What can go wrong, by who did wrong. The HTTP status and the machine code travel with the error.
+
+Nothing here knows HTTP libraries; `api` renders any of these in the surface's own error format.
+"""
+
+from __future__ import annotations
+
+
+class GuardError(Exception):
+    """Base of the four kinds. `status` is HTTP, `code` is for machines, `param` names the offending field."""
+
+    status = 500
+    code = "guardproxy_error"
+    kind = "api_error"
+
+    def __init__(
+        self, message: str, *, status: int | None = None, code: str | None = None, param: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status or self.status
+        self.code = code or self.code
+        self.param = param
+
+
+class ConfigError(GuardError):
+    """The configuration cannot be used. Raised at start, at reload and by `guardproxy check`."""
+
+    code = "config_error"
+
+
+class BadAsk(GuardError):
+    """The agent's request cannot be served as it is (4xx)."""
+
+    status = 400
+    code = "invalid_request"
+    kind = "invalid_request_error"
+
+
+class UpstreamError(GuardError):
+    """The provider did not answer, or broke its protocol (502, 504)."""
+
+    status = 502
+    code = "upstream_error"
+    kind = "upstream_error"
+
+
+class StoreError(GuardError):
+    """Redis did not answer in time. `on_store_failure` decides what follows (open: go on; closed: 503)."""
+
+    status = 503
+    code = "store_unavailable"
+    kind = "overloaded_error"

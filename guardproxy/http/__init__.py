@@ -1,0 +1,1 @@
+"""The HTTP side: workers that serve agents, and the parent that keeps them. The only room that knows aiohttp."""

@@ -1,0 +1,135 @@
+"""The operator's listener: alive, ready, metrics of all workers, and the panic switch. Runs in the parent.
+
+It has no log-in and listens on the loopback by default; what changes something is a PUT, which no web page can send
+here without being asked first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import orjson
+from aiohttp import web
+
+from guardproxy.errors import GuardError, StoreError
+from guardproxy.telemetry import Snapshot
+from guardproxy.telemetry.exposition import CONTENT_TYPE, render
+
+UPSTREAM_SECONDS = 10.0
+"""How long a look at the provider is believed; probes come every few seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What the parent lets the admin listener see and do. `store` raises StoreError when it is not there or not fit."""
+
+    workers: Callable[[], int]
+    draining: Callable[[], bool]
+    upstream: Callable[[], str]
+    store: Callable[[], Awaitable[None]]
+    store_needed: Callable[[], bool]
+    metrics: Callable[[], Awaitable[Snapshot]]
+    panic: Callable[[bool | None], Awaitable[bool]]
+
+
+class Admin:
+    """The routes. Every answer is short; errors have the shape of the API's."""
+
+    def __init__(self, sight: Sight) -> None:
+        self._sight = sight
+        self._upstream_seen = ("", 0.0, "")
+
+    def application(self) -> web.Application:
+        """The aiohttp application."""
+        app = web.Application(client_max_size=4096, middlewares=[_plain_errors])
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/panic", self._panic)
+        app.router.add_put("/panic", self._panic)
+        return app
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        """503 while no request could be served as configured; the body says which part is missing."""
+        sight = self._sight
+        store, upstream = await asyncio.gather(self._store(), self._upstream(sight.upstream()))
+        parts = {
+            "workers": "ok" if sight.workers() else "none serves",
+            "store": store,
+            "upstream": upstream,
+            "state": "draining" if sight.draining() else "ok",
+        }
+        lacking = [name for name, said in parts.items() if said != "ok" and (name != "store" or sight.store_needed())]
+        return _json({"ready": not lacking, **parts}, 503 if lacking else 200)
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        text = render(await self._sight.metrics())
+        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _panic(self, request: web.Request) -> web.Response:
+        """GET tells whether every intervention is switched off, PUT {"on": true} or {"on": false} changes it."""
+        wanted = await _wanted(request) if request.method == "PUT" else None
+        return _json({"on": await self._sight.panic(wanted)}, 200)
+
+    async def _store(self) -> str:
+        try:
+            await self._sight.store()
+        except StoreError as error:
+            return error.message
+        return "ok"
+
+    async def _upstream(self, url: str) -> str:
+        """Whether the provider's port takes connections. No request is made: it might cost money."""
+        known, until, said = self._upstream_seen
+        if known == url and time.monotonic() < until:
+            return said
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        try:
+            async with asyncio.timeout(2):
+                _, writer = await asyncio.open_connection(parts.hostname, port)
+            writer.close()
+            said = "ok"
+        except (OSError, TimeoutError) as error:
+            said = f"{parts.hostname}:{port} does not answer ({str(error) or 'timed out'})"
+        self._upstream_seen = (url, time.monotonic() + UPSTREAM_SECONDS, said)
+        return said
+
+
+async def _wanted(request: web.Request) -> bool:
+    try:
+        body = orjson.loads(await request.read())
+    except orjson.JSONDecodeError:
+        body = None
+    if not isinstance(body, dict) or not isinstance(body.get("on"), bool):
+        raise GuardError('send {"on": true} or {"on": false}', status=400, code="invalid_request", param="on")
+    return bool(body["on"])
+
+
+@web.middleware
+async def _plain_errors(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except GuardError as error:
+        return _json(_error(error.message, error.code, error.param), error.status)
+    except web.HTTPException as error:
+        known = "/healthz, /readyz, /metrics, /panic"
+        said = f"{request.method} {request.path}: {error.reason.lower()}; here are {known}"
+        return _json(_error(said, "not_found" if error.status == 404 else "invalid_request"), error.status)
+
+
+def _error(message: str, code: str, param: str | None = None) -> dict[str, object]:
+    return {"error": {"message": message, "type": "invalid_request_error", "code": code, "param": param}}
+
+
+def _json(value: dict[str, object], status: int) -> web.Response:
+    return web.Response(body=orjson.dumps(value) + b"\n", status=status, content_type="application/json")

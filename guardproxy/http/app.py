@@ -1,0 +1,230 @@
+"""The worker: its parts, its routes and its bounds. Judgement is in `core`, the flow of a turn in `turn`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar
+
+from aiohttp import web
+
+from guardproxy import api
+from guardproxy.core.fingerprint import Fingerprinter
+from guardproxy.core.policy import Policy
+from guardproxy.errors import BadAsk, GuardError
+from guardproxy.http import passing
+from guardproxy.http.books import Books, TurnStore
+from guardproxy.http.ledger import Ledger
+from guardproxy.http.prices import Prices
+from guardproxy.http.turn import Turn
+from guardproxy.http.upstream import Upstream
+
+if TYPE_CHECKING:
+    from guardproxy.config import Config
+    from guardproxy.secrets import Keys
+    from guardproxy.telemetry import Telemetry
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+SMOOTH = 0.2
+"""Weight of the newest turn in a model's correction of token estimates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one worker takes on: bytes of a body, bytes it may expand to, requests under way at once."""
+
+    max_body: int = 64 << 20
+    max_expanded: int = 256 << 20
+    max_in_flight: int = 1024
+
+
+class Proxy:
+    """The parts of one worker. Assembled by `guardproxy.http.worker` from the configuration, and by tests."""
+
+    org = "default"
+
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        upstream: Upstream,
+        store: TurnStore,
+        telemetry: Telemetry,
+        printer: Fingerprinter,
+        prices: Prices,
+        ledger_key: bytes,
+        limits: Bounds = Bounds(),
+        provider: str = "openai",
+        lease_ms: int = 120_000,
+        fail_closed: bool = False,
+        clock_offset: Callable[[Mapping[str, str]], int] | None = None,
+    ) -> None:
+        self.policy = policy
+        self.upstream = upstream
+        self.telemetry = telemetry
+        self.printer = printer
+        self.prices = prices
+        self.ledger = Ledger(ledger_key, printer)
+        self.limits = limits
+        self.provider = provider
+        self.lease_ms = lease_ms
+        self.clock_offset = clock_offset or _no_offset
+        self.books = Books(store, closed=fail_closed, now_ms=lambda: time.time_ns() // 1_000_000)
+        self.in_flight = 0
+        self.draining = False
+        self._factors: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Open the upstream pool and begin to renew the holds of running calls."""
+        await self.upstream.start()
+        self._renewing = self.spawn(self._renew())
+
+    async def close(self) -> None:
+        """Wait for what is under way (holds are settled), then close the pool."""
+        if self._renewing:
+            self._renewing.cancel()
+        pending = [task for task in self._tasks if task is not self._renewing]
+        if pending:
+            await asyncio.wait(pending, timeout=30)
+        await self.books.pay()
+        await self.upstream.close()
+
+    def server(self) -> web.Server:
+        """The low-level aiohttp server: no router and no middleware, since there are few routes (a third cheaper)."""
+        return web.Server(self.handle, handler_cancellation=True, access_log=None, auto_decompress=False)
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request. Nothing a client sends ends in a traceback."""
+        session, path = _session_prefix(request.raw_path)
+        route = path.partition("?")[0]
+        if route in ("/healthz", "/readyz") or (request.method == "HEAD" and route in ("/", "", "/v1", "/v1/")):
+            return await self._health(route)
+        if self.in_flight >= self.limits.max_in_flight or self.draining:
+            return self._shed()
+        self.in_flight += 1
+        try:
+            return await self._route(request, session, path, route)
+        except GuardError as error:
+            return _error(api.SURFACES["chat"], error)
+        except Exception:  # a fault of ours: logged once with its place, never shown to a client
+            _log.exception("a request to %s failed inside guardproxy", route)
+            self.telemetry.count("guardproxy.faults", {}, 1)
+            error = GuardError("guardproxy failed on this request; its log says where", code="internal_error")
+            return _error(api.SURFACES["chat"], error)
+        finally:
+            self.in_flight -= 1
+
+    async def _route(self, request: web.BaseRequest, session: str, path: str, route: str) -> web.StreamResponse:
+        surface: ModuleType | None = api.PATHS.get(route) or api.PATHS.get(f"/v1{route}")
+        if surface is None:
+            return await passing.forward(self, request, path)
+        if request.method != "POST":
+            message = f"{request.method} is not a method of {route}; use POST"
+            return _error(surface, BadAsk(message, status=405, code="method_not_allowed"), [("Allow", "POST")])
+        path = path if path.startswith("/v1/") else f"/v1{path}"
+        return await Turn(self, request, surface, path, session).serve()
+
+    async def _health(self, route: str) -> web.Response:
+        if route == "/readyz" and self.draining:
+            return web.Response(status=503, text="draining\n")
+        return web.Response(text="ok\n")
+
+    def _shed(self) -> web.Response:
+        self.telemetry.count("shed", {}, 1)
+        message = "guardproxy is at its bound of requests under way (overload.max_in_flight); try again in a moment"
+        error = GuardError(message, status=503, code="overloaded")
+        return _error(api.SURFACES["chat"], error, [("Retry-After", "1")])
+
+    def factor(self, model: str) -> float:
+        """How much larger the provider's count of input tokens is than our estimate, for this model."""
+        return self._factors.get(model, 1.0)
+
+    def learn(self, model: str, estimated: int, actual: int) -> None:
+        """Correct the estimate for `model` by what the provider said."""
+        if estimated <= 0 or actual <= 0 or (model not in self._factors and len(self._factors) >= 1024):  # noqa: PLR2004
+            return
+        old = self._factors.get(model, 1.0)
+        seen = min(8.0, max(0.125, old * actual / estimated))
+        self._factors[model] = old + SMOOTH * (seen - old)
+
+    def done(self, turn: Turn) -> None:
+        """A turn is over and settled: learn from it and report it."""
+        usage = turn.outcome.usage
+        if usage is not None:
+            self.learn(turn.ask.model, turn.need.input_tokens, usage.input)
+        if turn.report is not None:
+            self.telemetry.report(turn.final_report())
+
+    def spawn(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
+        """Run `work` beside the caller. The one place that makes tasks: a task nobody holds may be collected."""
+        task: asyncio.Task[T] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self.lease_ms / 3000)
+            await self.books.renew(self.lease_ms)
+            await self.books.pay()
+
+
+def _session_prefix(path: str) -> tuple[str, str]:
+    """The session named in a path `/s/{session}/…`, and the rest of the path."""
+    if not path.startswith("/s/"):
+        return "", path
+    session, slash, rest = path[3:].partition("/")
+    return session, slash + rest
+
+
+def _error(surface: ModuleType, error: GuardError, headers: list[tuple[str, str]] | None = None) -> web.Response:
+    kind = ("Content-Type", "application/json")
+    more = [] if error.status >= 500 else [("x-should-retry", "false")]  # noqa: PLR2004
+    return web.Response(status=error.status, body=surface.error(error, {}), headers=[kind, *more, *(headers or [])])
+
+
+def assemble(
+    config: Config,
+    keys: Keys,
+    store: TurnStore,
+    telemetry: Telemetry,
+    *,
+    clock_offset: Callable[[Mapping[str, str]], int] | None = None,
+) -> Proxy:
+    """A worker's proxy for a configuration; call `start` on it inside the running loop."""
+    table, fallback = config.price_table()
+    upstream = Upstream(
+        config.upstream.url,
+        api_key=config.upstream.api_key or "",
+        connect_s=config.upstream.connect_seconds,
+        first_byte_s=config.upstream.first_byte_seconds,
+        idle_s=config.upstream.idle_seconds,
+    )
+    return Proxy(
+        policy=config.policy_value(),
+        upstream=upstream,
+        store=store,
+        telemetry=telemetry,
+        printer=Fingerprinter(keys.fingerprint, config.rules_value()),
+        prices=Prices(table, fallback),
+        ledger_key=keys.ledger,
+        limits=Bounds(
+            max_body=config.overload.max_body_mb << 20,
+            max_expanded=config.overload.max_expanded_mb << 20,
+            max_in_flight=config.overload.max_in_flight,
+        ),
+        fail_closed=config.store.on_failure == "closed",
+        clock_offset=clock_offset or _no_offset,
+    )
+
+
+def _no_offset(_headers: Mapping[str, str]) -> int:
+    return 0

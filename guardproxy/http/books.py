@@ -1,0 +1,95 @@
+"""The store as the turn sees it: Redis while it answers, this worker's own memory while it does not.
+
+Policy `open`: requests go on, loops are seen from the conversation, budgets are counted here. What was counted here is
+told to the store when it is back, once per token. Policy `closed`: `StoreError`, which is a 503.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from guardproxy.core.memory import LocalMemory
+from guardproxy.core.view import Closing, Opening, View
+from guardproxy.errors import StoreError
+
+OWED = 10_000
+"""Turns remembered for the store while it is away; the oldest fall out first."""
+
+
+class TurnStore(Protocol):
+    """What is needed of the store here: `guardproxy.store.redis.Store` has it."""
+
+    async def begin(self, opening: Opening) -> View: ...  # noqa: D102
+    async def settle(self, closing: Closing) -> None: ...  # noqa: D102
+    async def renew(self, org: str, token: str, lease_ms: int) -> None: ...  # noqa: D102
+
+
+class Books:
+    """Begin and settle with a fallback. `now_ms` is this worker's clock, used only while the store is away."""
+
+    def __init__(self, store: TurnStore, *, closed: bool, now_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._closed = closed
+        self._now_ms = now_ms
+        self._local = LocalMemory(degraded=True)
+        self._openings: dict[str, Opening] = {}
+        self._owed: deque[tuple[Opening | None, Closing]] = deque(maxlen=OWED)
+        self.live: dict[str, Opening] = {}
+
+    async def begin(self, opening: Opening) -> View:
+        """Trip 1, or the same question to local memory. `StoreError` only under policy `closed`."""
+        try:
+            view = await self._store.begin(opening)
+        except StoreError:
+            if self._closed:
+                raise
+            self._openings[opening.token] = opening
+            return self._local.begin(opening, self._now_ms() + opening.offset_ms)
+        if view.admitted and not view.closed:
+            self.live[opening.token] = opening
+        return view
+
+    async def settle(self, closing: Closing) -> None:
+        """Trip 2. What the store could not be told is owed to it. Never raises."""
+        opening = self._openings.pop(closing.token, None)
+        self.live.pop(closing.token, None)
+        if opening is not None:
+            self._local.settle(closing, self._now_ms() + closing.offset_ms)
+            self._owed.append((opening, closing))
+            return
+        try:
+            await self._store.settle(closing)
+        except StoreError:
+            self._owed.append((None, closing))
+
+    async def pay(self) -> int:
+        """Tell the store what it missed; called when it is back. Answers how many turns were told."""
+        told = 0
+        while self._owed:
+            opening, closing = self._owed[0]
+            try:
+                if opening is not None:
+                    closing = await self._begin_late(opening, closing)
+                await self._store.settle(closing)
+            except StoreError:
+                break
+            self._owed.popleft()
+            told += 1
+        return told
+
+    async def renew(self, lease_ms: int) -> None:
+        """Lengthen the holds of the calls that are running. A failure is left to the next round."""
+        for token, opening in list(self.live.items()):
+            try:
+                await self._store.renew(opening.org, token, lease_ms)
+            except StoreError:
+                return
+
+    async def _begin_late(self, opening: Opening, closing: Closing) -> Closing:
+        """Count a turn that local memory admitted: without limits, since it has happened."""
+        free = tuple(replace(line, limit=-1, hold=0) for line in opening.lines)
+        view = await self._store.begin(replace(opening, lines=free))
+        return replace(closing, session=view.session, thread=view.thread)

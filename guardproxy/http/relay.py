@@ -1,0 +1,150 @@
+"""Sends a turn upstream and its answer to the client: each chunk as it comes, our view on a copy.
+
+Nothing is retried here: after the first byte there is no second attempt.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from aiohttp import ClientResponse, web
+
+from guardproxy.core.model import DropCalls, SpliceUsage
+from guardproxy.errors import UpstreamError
+from guardproxy.http.upstream import Inflater, response_headers
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from guardproxy.http.turn import Turn
+
+SHOWN = 300
+"""Characters of a provider's answer that is not JSON which are shown in the error."""
+
+
+async def forward(turn: Turn) -> web.StreamResponse:
+    """The provider's answer to the turn's request, with the turn's edits."""
+    proxy, done = turn.proxy, turn.outcome
+    body = turn.surface.write(turn.ask, turn.edits)
+    untouched = body is turn.ask.body
+    edited_answer = any(isinstance(edit, DropCalls | SpliceUsage) for edit in turn.edits)
+    headers = proxy.upstream.request_headers(
+        turn.request.headers, identity=edited_answer, plain=not untouched
+    )
+    done.sent, done.upstream_started_ns = True, time.time_ns()
+    raw = turn.body.raw if untouched else body
+    async with proxy.upstream.send("POST", turn.path, raw, headers) as answer:
+        done.upstream_status = done.status = answer.status
+        if answer.content_type == "text/event-stream" and answer.status < 400:  # noqa: PLR2004
+            return await _stream(turn, answer)
+        return await _whole(turn, answer)
+
+
+async def _whole(turn: Turn, answer: ClientResponse) -> web.StreamResponse:
+    done = turn.outcome
+    data = await answer.read()
+    done.first_chunk()
+    view = _View(turn, answer)
+    shown = view.feed(data)
+    shown += view.finish()
+    if not view.readable_json(data):
+        raise _not_json(turn, answer, data)
+    failed = answer.status >= 400  # noqa: PLR2004
+    done.read(view.watcher, dropped=view.drop is not None and not failed)
+    if failed:
+        done.outcome, done.error_type = "failed", str(answer.status)
+    await turn.settle()
+    headers = [*response_headers(answer), *turn.guard_headers()]
+    return web.Response(status=answer.status, body=shown if view.watcher.touched else data, headers=headers)
+
+
+async def _stream(turn: Turn, answer: ClientResponse) -> web.StreamResponse:
+    done = turn.outcome
+    response = web.StreamResponse(status=answer.status, headers=[*response_headers(answer), *turn.guard_headers()])
+    await response.prepare(turn.request)
+    view = _View(turn, answer)
+    try:
+        async for chunk in answer.content.iter_any():
+            done.first_chunk()
+            out = view.feed(chunk)
+            if view.watcher.complete and turn.settling is None:
+                done.read(view.watcher, dropped=view.drop is not None)
+                turn.settle()  # on its way before the client can answer the last chunk
+            if out:
+                await response.write(out)
+    except ConnectionResetError:
+        return _left(turn, view, response)
+    except Exception as error:  # whatever broke the provider's stream, the client is told in its own format
+        return await _broken(turn, view, response, error)
+    if not view.watcher.complete:
+        return await _broken(turn, view, response, None)
+    rest = view.finish()
+    if rest:
+        await response.write(rest)
+    done.read(view.watcher, dropped=view.drop is not None)
+    await response.write_eof()
+    return response
+
+
+def _left(turn: Turn, view: _View, response: web.StreamResponse) -> web.StreamResponse:
+    """The client went away: it pays for what was produced; leaving the block closes the provider's stream."""
+    turn.outcome.read(view.watcher, dropped=False)
+    turn.outcome.outcome = "abandoned"
+    return response
+
+
+async def _broken(turn: Turn, view: _View, response: web.StreamResponse, error: Exception | None) -> web.StreamResponse:
+    done = turn.outcome
+    reason = f"{type(error).__name__}: {error}" if error else "it ended in the middle"
+    wrapped = UpstreamError(f"the provider's stream broke off ({reason})", code="upstream_broken")
+    if turn.settling is None:
+        done.read(view.watcher, dropped=False)
+        done.fail(wrapped)
+    try:
+        await response.write(view.finish())
+        await response.write(b"data: " + turn.surface.error(wrapped, {}) + b"\n\n")
+        await response.write_eof()
+    except ConnectionResetError:
+        pass
+    return response
+
+
+class _View:
+    """Our look at an answer: the surface's watcher, behind a decoder where the answer is encoded."""
+
+    def __init__(self, turn: Turn, answer: ClientResponse) -> None:
+        surface: ModuleType = turn.surface
+        encoding = answer.headers.get("Content-Encoding", "").strip().lower()
+        self._inflater = Inflater(encoding, turn.proxy.limits.max_expanded) if encoding not in ("", "identity") else None
+        good = answer.status < 400 and self._inflater is None  # noqa: PLR2004
+        self.drop = next((edit for edit in turn.edits if isinstance(edit, DropCalls)), None) if good else None
+        strip = good and any(isinstance(edit, SpliceUsage) for edit in turn.edits)
+        self.watcher = surface.watch(
+            turn.ask, strip_usage=strip, drop=self.drop, status=answer.status, content_type=answer.content_type
+        )
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The bytes for the client."""
+        if self._inflater is None:
+            out: bytes = self.watcher.feed(chunk)
+            return out
+        self.watcher.feed(self._inflater.feed(chunk))
+        return chunk
+
+    def finish(self) -> bytes:
+        """What is left for the client at the end."""
+        rest: bytes = self.watcher.finish()
+        return b"" if self._inflater else rest
+
+    def readable_json(self, data: bytes) -> bool:
+        """Whether the answer looks like JSON, as far as we can look into it."""
+        return self._inflater is not None or data.lstrip()[:1] in (b"{", b"[")
+
+
+def _not_json(turn: Turn, answer: ClientResponse, data: bytes) -> UpstreamError:
+    text = " ".join(data[: SHOWN * 2].decode("utf-8", "replace").split())[:SHOWN]
+    base = turn.proxy.upstream.base
+    status = answer.status if answer.status >= 400 else 502  # noqa: PLR2004
+    message = f"the provider at {base} answered {answer.status} with {answer.content_type}, which is not JSON: {text!r}"
+    return UpstreamError(message, status=status, code="upstream_not_json")

@@ -1,0 +1,240 @@
+"""The parent process: owns the embedded store, the workers, the admin listener and the sweeper; serves no agent itself.
+
+SIGTERM and SIGINT drain (a second one kills), SIGHUP reads the configuration again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+from aiohttp import web
+
+from guardproxy import __version__, secrets
+from guardproxy.config import Config
+from guardproxy.errors import ConfigError, GuardError, StoreError
+from guardproxy.http.admin import Admin, Sight
+from guardproxy.http.crew import Crew
+from guardproxy.http.sweeper import Sweeper
+from guardproxy.http.worker import listener
+from guardproxy.store import embedded
+from guardproxy.store.redis import Store
+from guardproxy.telemetry import Fleet, Snapshot, Telemetry
+
+FIXED = ("listen", "admin", "store", "telemetry")
+"""Sections that a running proxy cannot change: sockets, connections and exporters outlive a configuration."""
+
+Loaded = tuple[Config, Mapping[str, Any]]
+
+_log = logging.getLogger(__name__)
+
+
+class Parent:
+    """One `guardproxy serve`. `load` reads the configuration; it is called again at SIGHUP."""
+
+    def __init__(self, load: Callable[[], Loaded], secret: str) -> None:
+        self._load = load
+        self._secret = secret
+        self._config, self._document = load()
+        self._fleet = Fleet()
+        self._draining = False
+        self._stop = asyncio.Event()
+        self._busy: set[asyncio.Task[None]] = set()
+
+    async def run(self, say: Callable[[str], None]) -> None:
+        """Serve until told to stop. `say` gets what a person should read first. Raises GuardError if it cannot start."""
+        async with AsyncExitStack() as stack:
+            await self._open(stack)
+            for line in self._greeting():
+                say(line)
+            self._hear_signals()
+            await self._stop.wait()
+            self._draining = True
+            _log.info("draining: no new requests, streams finish")
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        """Everything in the order in which it is needed; it is closed in the opposite one."""
+        config = self._config
+        self._port = stack.enter_context(_reserve(config.listen.host, config.listen.port, "listen"))
+        self._embedded = self._own_store(stack)
+        self._telemetry = Telemetry(config.telemetry, secrets.derive(self._secret).trace, "parent")
+        stack.push_async_callback(self._telemetry.shutdown)
+        self._store = await Store.connect(
+            config.store.url, socket_path=self._socket_path or None, timeout_ms=config.store.timeout_ms
+        )
+        stack.push_async_callback(self._store.close)
+        await self._store.check_policy()
+        self._crew = Crew(config.listen.workers, self._start, self._fleet)
+        sweeper = Sweeper(self._store, self._telemetry, (self._crew.collect, self._revive))
+        sweeping = asyncio.get_running_loop().create_task(sweeper.run())
+        stack.callback(sweeping.cancel)
+        stack.callback(self._crew.kill)
+        await self._admin(stack)
+        await self._crew.open()
+        stack.push_async_callback(self._crew.drain)
+
+    def _own_store(self, stack: AsyncExitStack) -> embedded.Embedded | None:
+        """Start the store of our own where no URL is given. In the main thread: it dies with the one that started it."""
+        if self._config.store.url:
+            return None
+        running = embedded.start(self._config.data_dir)
+        stack.callback(self._stop_store)
+        return running
+
+    def _stop_store(self) -> None:
+        if self._embedded is not None:
+            self._embedded.stop()
+
+    @property
+    def _socket_path(self) -> str:
+        return self._embedded.socket_path if self._embedded else ""
+
+    async def _revive(self) -> None:
+        """Start our store anew if it has died; the workers find it again at the same place."""
+        old = self._embedded
+        if old is None or embedded.answers(old.socket_path):
+            return
+        if old.process is not None and old.process.poll() is None:
+            return  # frozen or busy: killing it would lose what it has not written
+        old.stop()
+        self._embedded = embedded.start(self._config.data_dir)
+        _log.warning("the embedded store had ended and was started anew")
+        if self._embedded.socket_path != old.socket_path:
+            self._crew.renew()
+
+    async def _admin(self, stack: AsyncExitStack) -> None:
+        sight = Sight(
+            workers=lambda: self._crew.ready,
+            draining=lambda: self._draining,
+            upstream=lambda: self._config.upstream.url,
+            store=self._store_fit,
+            store_needed=lambda: self._config.store.on_failure == "closed",
+            metrics=self._metrics,
+            panic=self._store.panic,
+        )
+        admin = self._config.admin
+        try:
+            sock = listener(admin.host, admin.port, shared=False)
+        except OSError as error:
+            raise _cannot_listen("admin", admin.host, admin.port, error) from error
+        runner = web.AppRunner(Admin(sight).application(), access_log=None)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await web.SockSite(runner, sock).start()
+        self._admin_port = int(sock.getsockname()[1])
+
+    def _start(self, name: str) -> dict[str, object]:
+        """What a new worker is to serve."""
+        return {
+            "document": self._document,
+            "secret": self._secret,
+            "socket_path": self._socket_path,
+            "host": self._config.listen.host,
+            "port": self._port,
+            "name": name,
+        }
+
+    async def _store_fit(self) -> None:
+        await self._store.ping()
+        try:
+            await self._store.check_policy()
+        except ConfigError as error:
+            raise StoreError(error.message) from error
+
+    async def _metrics(self) -> Snapshot:
+        await self._crew.collect()
+        return self._fleet.total(self._telemetry.snapshot())
+
+    def _hear_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._end)
+        loop.add_signal_handler(signal.SIGHUP, self._reload_soon)
+
+    def _end(self) -> None:
+        if self._draining:
+            _log.warning("told twice: the workers are killed")
+            self._crew.kill()
+        self._stop.set()
+
+    def _reload_soon(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._reload())
+        self._busy.add(task)
+        task.add_done_callback(self._busy.discard)
+
+    async def _reload(self) -> None:
+        """Read the configuration again and swap it in; a bad one is refused and the old one stays."""
+        try:
+            config, document = self._load()
+            fixed = [name for name in FIXED if getattr(config, name) != getattr(self._config, name)]
+            if fixed:
+                raise ConfigError(f"{', '.join(fixed)}: cannot change while running; restart instead")
+            wrong = await self._crew.reload(document, self._document)
+            if wrong:
+                raise ConfigError(wrong)
+        except GuardError as error:
+            _log.error("the configuration was not reloaded, the old one stays: %s", error.message)  # noqa: TRY400 - the words are enough
+            return
+        self._config, self._document = config, document
+        _log.info("the configuration was reloaded")
+
+    def _greeting(self) -> list[str]:
+        listen, config = self._config.listen, self._config
+        base = f"http://{_shown(listen.host)}:{self._port}"
+        store = "redis" if config.store.url else f"embedded store in {config.data_dir}"
+        workers = f"{listen.workers} worker{'' if listen.workers == 1 else 's'}"
+        return [
+            f"guardproxy {__version__} serves {base}/v1 for {config.upstream.url} ({workers}, {store})",
+            f"metrics and health: http://{_shown(config.admin.host)}:{self._admin_port}/metrics",
+            "Point an agent at it with one of:",
+            f"  export OPENAI_BASE_URL={base}/v1",
+            f'  client = openai.OpenAI(base_url="{base}/v1")',
+            f"  export OPENAI_BASE_URL={base}/s/NAME-OF-THE-RUN/v1",
+        ]
+
+
+def _shown(host: str) -> str:
+    """The host as another program would write it."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
+class _reserve:  # noqa: N801 - used like a function
+    """The port, kept for our workers: bound, never listening.
+
+    Bound alone first: two proxies of one user would otherwise share the port without a word.
+    """
+
+    def __init__(self, host: str, port: int, section: str) -> None:
+        try:
+            listener(host, port, shared=False).close()
+            self._socket: socket.socket = listener(host, port)
+        except OSError as error:
+            raise _cannot_listen(section, host, port, error) from error
+
+    def __enter__(self) -> int:
+        return int(self._socket.getsockname()[1])
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+
+def _cannot_listen(section: str, host: str, port: int, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot listen on {host}:{port} ({section}): {error.strerror or error}; choose another port")
+
+
+def serve(load: Callable[[], Loaded], env: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Run the parent. Raises GuardError, in words for the operator, when it cannot start."""
+
+    async def main() -> None:
+        config, _ = load()
+        secret = secrets.find(env, config.data_dir, shared_store=bool(config.store.url))
+        await Parent(load, secret).run(say)
+
+    asyncio.run(main())

@@ -1,0 +1,77 @@
+"""What must happen without a request: expired holds are settled, idle runs are closed, workers' counts are fetched."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from guardproxy.errors import StoreError
+from guardproxy.store.redis import Known, Store
+from guardproxy.telemetry import RunEnd, Telemetry
+from guardproxy.telemetry.record import TurnRecord, read_record
+from guardproxy.telemetry.report import ACTED, CLOSING
+
+EVERY_SECONDS = 5.0
+"""A dead worker's holds block budgets until they are swept; the lease is two minutes, so this adds little."""
+
+IDLE_MS = 15 * 60_000
+"""A run without a turn for so long has ended. Above the 10 minutes in which a derived run is still found again."""
+
+_log = logging.getLogger(__name__)
+
+
+class Sweeper:
+    """Runs in the parent; every step may fail without harm to the others or to the next round."""
+
+    def __init__(
+        self, store: Store, telemetry: Telemetry, steps: Iterable[Callable[[], Awaitable[None]]], idle_ms: int = IDLE_MS
+    ) -> None:
+        self._store = store
+        self._telemetry = telemetry
+        self._steps = (self._settle, self._close_idle, *steps)
+        self._idle_ms = idle_ms
+
+    async def run(self) -> None:
+        """Sweep for ever."""
+        while True:
+            await asyncio.sleep(EVERY_SECONDS)
+            await self.round()
+
+    async def round(self) -> None:
+        """Do all of it once."""
+        for step in self._steps:
+            try:
+                await step()
+            except StoreError:
+                continue  # the workers say when the store goes and comes
+            except Exception:  # the proxy serves on without its sweeper, but somebody must hear of it
+                _log.exception("a step of the sweeper failed; it is tried again in %.0f s", EVERY_SECONDS)
+
+    async def _settle(self) -> None:
+        for swept in await self._store.sweep():
+            _log.warning("settled an expired hold of session %s, turn %d, in full", swept.session, swept.turn)
+
+    async def _close_idle(self) -> None:
+        for known in await self._store.idle_sessions(self._idle_ms):
+            records = [read_record(raw) for raw in await self._store.records(known.org, known.session)]
+            if records and records[-1]["outcome"] not in CLOSING:  # those were reported when they were closed
+                self._telemetry.close_run(run_of(known, records))
+
+
+def run_of(known: Known, records: list[TurnRecord]) -> RunEnd:
+    """The end of a run that nobody closed: finished if its last answer was final, else the agent left it."""
+    return RunEnd(
+        org=known.org,
+        session=known.session,
+        outcome=records[-1]["outcome"] or "abandoned",
+        started_ms=known.started_ms,
+        ended_ms=known.at_ms,
+        turns=known.turn,
+        tool_calls=sum(len(record["calls"]) for record in records),
+        interventions=sum(record["action"] in ACTED for record in records),
+        input_tokens=sum(record["input_tokens"] for record in records),
+        output_tokens=sum(record["output_tokens"] for record in records),
+        cost_microusd=sum(record["cost_microusd"] for record in records),
+        traceparent=known.traceparent,
+    )

@@ -1,0 +1,253 @@
+"""One request, bytes to bytes: the flow of DESIGN section 4 and nothing else. Judgement is in `core`, IO in its neighbours."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from dataclasses import replace
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from guardproxy.core import budget, interventions, policy as policies, pricing, session
+from guardproxy.core.episode import pack_episode
+from guardproxy.core.model import AppendText, Decision, DropCalls, Edit, ForbidTools, Message, Reject, Reply, SpliceUsage, Usage
+from guardproxy.core.view import Closing, Opening, View
+from guardproxy.errors import BadAsk, GuardError, StoreError
+from guardproxy.http import intake, relay, reporting
+from guardproxy.http.outcome import Outcome
+from guardproxy.telemetry.record import record_of
+
+if TYPE_CHECKING:
+    from guardproxy.http.app import Proxy
+    from guardproxy.telemetry.report import TurnReport
+
+NAMES = {AppendText: "advice", ForbidTools: "tools", DropCalls: "calls", SpliceUsage: "usage", Reply: "reply"}
+"""Names of edits in the header `x-guardproxy-edit`."""
+
+
+class Turn:
+    """The state of one request while it is served."""
+
+    def __init__(self, proxy: Proxy, request: web.BaseRequest, surface: ModuleType, path: str, session_in_path: str) -> None:
+        self.proxy = proxy
+        self.request = request
+        self.surface = surface
+        self.path = path
+        self.route = path.partition("?")[0]
+        self.started_ns = time.time_ns()
+        self.headers = intake.lower(request.headers)
+        if session_in_path:
+            self.headers["x-guardproxy-path-session"] = session_in_path
+        self.offset_ms = proxy.clock_offset(self.headers)
+        self.outcome = Outcome()
+        self.decision = Decision("pass")
+        self.edits: tuple[Edit, ...] = ()
+        self.new_advice: tuple[Edit, ...] = ()
+        self.put_back: tuple[AppendText, ...] = ()
+        self.view: View | None = None
+        self.report: TurnReport | None = None
+        self.settling: asyncio.Task[None] | None = None
+
+    async def serve(self) -> web.StreamResponse:
+        """Answer the request. Every path ends in `_close`, also when the client leaves."""
+        try:
+            await self._open()
+            return await self._answer()
+        except GuardError as error:
+            self.outcome.fail(error)
+            return self._error(error)
+        finally:
+            await asyncio.shield(self.proxy.spawn(self._close()))
+
+    async def _open(self) -> None:
+        proxy = self.proxy
+        limits = proxy.limits
+        self.body = await intake.take(self.request, max_body=limits.max_body, max_expanded=limits.max_expanded)
+        self.ask = self.surface.read(self.body.plain, self.headers)
+        self.opening = self._opening()
+        begun = time.perf_counter_ns()
+        self.view = await self._begin()
+        self.outcome.begin_ns = time.perf_counter_ns() - begun
+        put_back = self.put_back = proxy.ledger.put_back(self._message, self.view.ledger) if self.view.ledger else ()
+        lost = bool(self.view.ledger) and not put_back
+        self.decision = policies.decide(self.view, proxy.policy, lost=lost)
+        self.edits = self._edits(put_back)
+
+    def _opening(self) -> Opening:
+        proxy, ask = self.proxy, self.ask
+        now_ms = self.started_ns // 1_000_000 + self.offset_ms
+        self.rates = proxy.prices.rates(ask.model)
+        estimate = pricing.estimate_input(len(self.body.plain), proxy.factor(ask.model))
+        most = min(ask.max_tokens or proxy.policy.default_output_hold, proxy.policy.default_output_hold)
+        self.need = budget.Need(estimate, most, pricing.cost(self.rates, Usage(input=estimate, output=most)))
+        return Opening(
+            token=os.urandom(12).hex(),
+            org=proxy.org,
+            identity=session.identify(ask, proxy.printer, proxy.org),
+            fact=session.observe(ask, proxy.printer, now_ms),
+            lines=budget.price(proxy.policy.limits, self.need),
+            lease_ms=proxy.lease_ms,
+            tooled=bool(ask.tools),
+            offset_ms=self.offset_ms,
+            traceparent=self.headers.get("traceparent", ""),
+        )
+
+    async def _begin(self) -> View:
+        """Trip 1. A client that leaves meanwhile must not leave a hold behind: the answer is awaited all the same."""
+        begin = self.proxy.spawn(self.proxy.books.begin(self.opening))
+        try:
+            return await asyncio.shield(begin)
+        except asyncio.CancelledError:
+            self.outcome.outcome = "abandoned"
+            if not begin.cancelled():
+                self.view = await begin
+            raise
+
+    def _message(self, index: int) -> Message | None:
+        found: Message | None = self.surface.message(self.ask, index)
+        return found
+
+    def _edits(self, put_back: tuple[AppendText, ...]) -> tuple[Edit, ...]:
+        proxy, ask, view = self.proxy, self.ask, self.seen
+        language = ask.language if proxy.policy.language == "auto" else proxy.policy.language
+        context = interventions.Context(view, language, put_back)
+        advice = interventions.carry_out(self.decision, ask, context)
+        self.new_advice = tuple(edit for edit in advice if edit not in put_back)  # another attempt says the same once
+        if any(isinstance(edit, Reply | Reject) for edit in self.new_advice):
+            return self.new_advice
+        splice = (SpliceUsage(),) if ask.may_splice_usage and proxy.policy.splice_usage else ()
+        return (*put_back, *self.new_advice, *splice)
+
+    @property
+    def seen(self) -> View:
+        """The store's answer, once there is one."""
+        if self.view is None:
+            message = "the turn was not begun"
+            raise StoreError(message)
+        return self.view
+
+    async def _answer(self) -> web.StreamResponse:
+        for edit in self.edits:
+            if isinstance(edit, Reply):
+                return await self._reply(edit)
+            if isinstance(edit, Reject):
+                self.outcome.reject(edit)
+                return self._error(BadAsk(edit.message, status=edit.status, code=edit.code))
+        return await relay.forward(self)
+
+    async def _reply(self, edit: Reply) -> web.StreamResponse:
+        finish = None
+        if self.ask.finish_tool:
+            tool, argument = self.ask.finish_tool
+            finish = (tool, argument, os.urandom(8).hex()[:9])
+        reply_id = f"chatcmpl-guardproxy-{self.opening.token}"
+        kind, body = self.surface.reply(
+            self.ask, edit.text, reply_id=reply_id, created=self.started_ns // 10**9, finish=finish
+        )
+        self.outcome.own(edit.text)
+        await self.settle()
+        headers = [("Content-Type", kind), *self.guard_headers()]
+        return web.Response(body=body, headers=headers)
+
+    def guard_headers(self) -> list[tuple[str, str]]:
+        """The `x-guardproxy-*` headers of the answer (DESIGN section 5)."""
+        found = [("x-guardproxy-verdict", self.decision.action)]
+        if self.decision.rule:
+            found.append(("x-guardproxy-rule", self.decision.rule))
+        if self.view:
+            trace = self.proxy.telemetry.trace_id(
+                self.view.session, self.view.session_started_ms, self.opening.org, self.view.traceparent
+            )
+            found.append(("x-guardproxy-session-id", self.view.session))
+            found.append(("x-guardproxy-trace-id", trace))
+            found.append(("x-guardproxy-turn", str(self.view.turn)))
+            found.append(("x-guardproxy-budget-remaining", budget.remaining(self.view)))
+        if self.edits:
+            found.append(("x-guardproxy-edit", ",".join(self.edit_names())))
+        return found
+
+    def edit_names(self) -> tuple[str, ...]:
+        """What was changed in the request or its answer, each name once."""
+        return tuple(dict.fromkeys(NAMES[type(edit)] for edit in self.edits if type(edit) in NAMES))
+
+    def _error(self, error: GuardError) -> web.Response:
+        extra: dict[str, object] = {"rule": self.decision.rule} if self.decision.rule else {}
+        headers = self.guard_headers()
+        extra |= {name[2:].replace("-", "_"): value for name, value in headers if name.endswith(("-session-id", "-trace-id"))}
+        if error.status == 503:  # noqa: PLR2004
+            headers.append(("Retry-After", "1"))
+        elif error.status < 500:  # noqa: PLR2004
+            headers.append(("x-should-retry", "false"))
+        headers.append(("Content-Type", "application/json"))
+        self.outcome.status = error.status
+        return web.Response(status=error.status, body=self.surface.error(error, extra), headers=headers)
+
+    def settle(self) -> asyncio.Task[None]:
+        """Trip 2, once; the task can be awaited any number of times."""
+        if self.settling is None:
+            self.settling = self.proxy.spawn(self._settle())
+        return self.settling
+
+    def final_report(self) -> TurnReport:
+        """The report with the times that were not known when the turn was settled."""
+        now = time.time_ns()
+        done = self.outcome
+        after = max(0, now - (done.ended_ns or now))
+        report: TurnReport = self.report  # type: ignore[assignment]  # `done` is called only with a report
+        return replace(report, ended_ns=now, settle_ns=done.settle_ns, overhead_response_ns=after)
+
+    async def _settle(self) -> None:
+        view = self.view
+        self.outcome.ended_ns = time.time_ns()
+        if view is None:
+            return
+        self.report = reporting.report_of(self, view)
+        if not view.admitted or view.closed:
+            return
+        begun = time.perf_counter_ns()
+        await self.proxy.books.settle(self._closing(view))
+        self.outcome.settle_ns = time.perf_counter_ns() - begun
+
+    def _closing(self, view: View) -> Closing:
+        done, printer = self.outcome, self.proxy.printer
+        usage = done.usage_or_estimate(self.need)
+        links: tuple[str, ...] = ()
+        delivered = ""
+        if done.outcome == "answered" and done.answer in ("calls", "text"):
+            links = session.links(printer, self.opening.org, self.opening.identity.head, done.calls, done.text)
+            delivered = session.round_digest(printer, done.calls, done.text)
+        cost = pricing.cost(self.rates, usage)
+        episode = self.decision.episode
+        ledger = self.proxy.ledger.seal(self._message, self.new_advice, self.put_back)
+        return Closing(
+            token=self.opening.token,
+            org=self.opening.org,
+            session=view.session,
+            thread=view.thread,
+            outcome=done.outcome,
+            answer=done.answer,
+            spent={
+                "turns": 0 if self.decision.action == "deny" else 1,
+                "tool_calls": len(done.calls),
+                "input_tokens": usage.input,
+                "output_tokens": usage.output,
+                "total_tokens": usage.input + usage.output,
+                "cost_microusd": cost,
+            },
+            delivered=delivered,
+            links=links,
+            episodes=(pack_episode(episode),) if episode else (),
+            ledger=ledger,
+            close=self.decision.rule if self.decision.action == "cut" else "",
+            record=record_of(self.report) if self.report else b"",
+            usage=usage,
+            offset_ms=self.offset_ms,
+            count=self.ask.count,
+        )
+
+    async def _close(self) -> None:
+        await self.settle()
+        self.proxy.done(self)

@@ -1,0 +1,174 @@
+"""Sends a request to the provider. Knows aiohttp's client; wraps its errors in `UpstreamError`, so nobody else must.
+
+Failover and retries would sit here and only before the first byte. Bytes are never changed in this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import aiohttp
+from yarl import URL
+
+from guardproxy.errors import UpstreamError
+
+HOP_BY_HOP = frozenset(
+    {
+        "host",
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "content-length",
+        "expect",
+    }
+)
+"""Headers that belong to one connection (RFC 9110, section 7.6.1), and those that the client library sets."""
+
+READABLE = ("gzip", "deflate", "identity")
+"""Content encodings that we can look into; others are not offered to the provider."""
+
+
+class Upstream:
+    """One provider. `url` ends before the surface's path, such as `https://api.openai.com/v1`."""
+
+    def __init__(
+        self, url: str, *, api_key: str = "", connect_s: float = 10, first_byte_s: float = 600, idle_s: float = 300
+    ) -> None:
+        self.base = url.rstrip("/")
+        parts = urlsplit(self.base)
+        self.address = parts.hostname or ""
+        self.port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._root = self.base.removesuffix("/v1")
+        self._key = api_key
+        self._urls: dict[str, URL] = {}
+        self._idle_s = idle_s
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=first_byte_s)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        """Open the connection pool (inside the running loop)."""
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30, ttl_dns_cache=60)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            timeout=self._timeout,
+            auto_decompress=False,
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def close(self) -> None:
+        """Close the connection pool."""
+        if self._session:
+            await self._session.close()
+
+    @asynccontextmanager
+    async def send(
+        self, method: str, path: str, body: bytes | None, headers: Iterable[tuple[str, str]]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The provider's answer to `path` (such as `/v1/chat/completions?x=1`). Leaving the block early closes it."""
+        if self._session is None:
+            message = "the upstream connection pool is not open"
+            raise UpstreamError(message)
+        try:
+            answer = await self._session.request(
+                method, self._url(path), data=body, headers=list(headers), allow_redirects=False
+            )
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
+            raise self._wrap(error) from error
+        if answer.connection is not None and answer.connection.protocol is not None:
+            answer.connection.protocol.read_timeout = self._idle_s  # it has begun to answer
+        try:
+            yield answer
+        except (aiohttp.ClientError, asyncio.TimeoutError) as error:
+            answer.close()
+            raise self._wrap(error) from error
+        except BaseException:
+            answer.close()
+            raise
+        answer.release()
+
+    def request_headers(self, received: Mapping[str, str], *, identity: bool, plain: bool) -> list[tuple[str, str]]:
+        """The client's headers for the provider. `identity`: ask for an unencoded answer; `plain`: so is our body."""
+        linked = {name.strip().lower() for name in received.get("Connection", "").split(",")}
+        kept = []
+        for name, value in received.items():
+            low = name.lower()
+            if low in HOP_BY_HOP or low in linked or low.startswith("x-guardproxy-"):
+                continue
+            if low == "accept-encoding" or (plain and low == "content-encoding"):
+                continue
+            if low == "authorization" and self._key:
+                continue
+            kept.append((name, value))
+        if self._key:
+            kept.append(("Authorization", f"Bearer {self._key}"))
+        kept.append(("Accept-Encoding", "identity" if identity else _readable(received.get("Accept-Encoding", ""))))
+        return kept
+
+    def _url(self, path: str) -> URL:
+        url = self._urls.get(path)
+        if url is None:
+            if len(self._urls) > 1024:  # noqa: PLR2004 - query strings may differ without end
+                self._urls.clear()
+            full = self.base + path[3:] if path.startswith("/v1/") or path == "/v1" else self._root + path
+            url = self._urls[path] = URL(full, encoded=True)
+        return url
+
+    def _wrap(self, error: BaseException) -> UpstreamError:
+        if isinstance(error, asyncio.TimeoutError):
+            message = f"the provider at {self.base} did not answer in time"
+            return UpstreamError(message, status=504, code="upstream_timeout")
+        if isinstance(error, aiohttp.ClientConnectorError | OSError):
+            message = f"the provider at {self.base} cannot be reached ({error}); check upstream.url"
+            return UpstreamError(message, code="upstream_unreachable")
+        message = f"the provider at {self.base} broke off ({type(error).__name__}: {error})"
+        return UpstreamError(message, code="upstream_broken")
+
+
+def response_headers(answer: aiohttp.ClientResponse) -> list[tuple[str, str]]:
+    """The provider's headers that the client gets, in their order."""
+    linked = {name.strip().lower() for name in answer.headers.get("Connection", "").split(",")}
+    return [
+        (name, value)
+        for name, value in answer.headers.items()
+        if name.lower() not in HOP_BY_HOP and name.lower() not in linked and name.lower() != "date"
+    ]
+
+
+def _readable(accepted: str) -> str:
+    """What the client accepts, without the encodings that we cannot look into."""
+    kept = [part.strip() for part in accepted.split(",") if part.split(";")[0].strip().lower() in READABLE]
+    return ", ".join(kept) or "identity"
+
+
+class Inflater:
+    """Decodes a copy of an encoded body for our own view. `limit` bounds what it may expand to; past it: no view."""
+
+    def __init__(self, encoding: str, limit: int) -> None:
+        self._codec = zlib.decompressobj(47) if encoding in ("gzip", "x-gzip", "deflate") else None
+        self.blind = self._codec is None
+        self._left = limit
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The decoded bytes; empty once the view is lost (`blind`)."""
+        if self.blind or self._codec is None:
+            return b""
+        try:
+            plain = self._codec.decompress(chunk, self._left)
+        except zlib.error:
+            self.blind = True
+            return b""
+        self._left -= len(plain)
+        if self._codec.unconsumed_tail:
+            self.blind = True
+        return plain

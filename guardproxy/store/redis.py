@@ -1,0 +1,245 @@
+"""The store: what `core.view` asks for, over the Redis protocol. Two trips a turn, `begin` and `settle`.
+
+Every method raises `StoreError` when the server does not answer in time; see `_client` for how long that may take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from guardproxy.core.view import Closing, Opening, View
+from guardproxy.errors import ConfigError, StoreError
+from guardproxy.store import _codec
+from guardproxy.store._client import Client, OnChange
+from guardproxy.store._wire import address
+
+ORGS = "gp:orgs"
+"""Set of the orgs seen, for the sweeper. No TTL."""
+
+PANIC = "gp:panic"
+"""The panic switch, for orgs that appear while it is on; each known org has its own copy, in its own slot. No TTL."""
+
+AT_ONCE = 256
+"""Tokens or sessions taken in one go by `sweep` and `idle_sessions`: bounds a script's time."""
+
+SCRIPTS = {
+    "begin": ("resolve.lua", "begin.lua"),
+    "settle": ("settle.lua",),
+    "sweep": ("sweep.lua",),
+    "renew": ("renew.lua",),
+    "idle": ("idle.lua",),
+}
+"""Scripts by name, and the files each is made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """A hold whose lease had ended: settled with use = hold. `turn` 0: of a session that is gone."""
+
+    org: str
+    token: str
+    session: str
+    thread: str
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A session as it stands: times in milliseconds of the store's clock. `closed` names the rule, "" = open."""
+
+    org: str
+    session: str
+    started_ms: int
+    at_ms: int
+    turn: int
+    span: int
+    closed: str
+    main: str
+    traceparent: str
+    threads: tuple[str, ...]
+
+
+class Store:
+    """One connection to the store, for one event loop. Make it with `connect`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._orgs: set[str] = set()
+        self._orgs_of = 0
+
+    @classmethod
+    async def connect(
+        cls,
+        url: str | None = None,
+        *,
+        socket_path: str | None = None,
+        timeout_ms: int = 250,
+        probe_ms: int = 1000,
+        on_change: OnChange | None = None,
+        required: bool = True,
+    ) -> Store:
+        """Connect to a URL or a socket. `ConfigError` for a bad URL, `StoreError` if nothing answers and `required`.
+
+        250 ms is what a request may lose to a store that is away (DESIGN section 11). `on_change` is told
+        `(up, reason)`, once a change.
+        """
+        client = Client(
+            address(url, socket_path),
+            _sources(),
+            timeout_s=timeout_ms / 1000,
+            probe_s=probe_ms / 1000,
+            on_change=on_change,
+        )
+        await client.start(required=required)
+        return cls(client)
+
+    @property
+    def up(self) -> bool:
+        """Whether calls are let through now."""
+        return self._client.up
+
+    async def begin(self, opening: Opening) -> View:
+        """Trip 1: resolve, recognise a retry, append, check and hold. The same answer for the same token."""
+        org = opening.org
+        if org not in self._orgs or self._orgs_of != self._client.generation:
+            await self._register(org)
+        key = _codec.prefix(org).encode()
+        return _codec.view(await self._client.run("begin", key, _codec.opening(opening)), opening)
+
+    async def settle(self, closing: Closing) -> None:
+        """Trip 2: release the hold, count what was used, keep the answer. Without a hold it does nothing."""
+        await self._client.run("settle", _key(closing.org), _codec.closing(closing))
+
+    async def renew(self, org: str, token: str, lease_ms: int, offset_ms: int = 0) -> None:
+        """Lengthen a hold to `lease_ms` from now; never shorten it."""
+        words = (token.encode(), str(lease_ms).encode(), str(offset_ms).encode())
+        await self._client.run("renew", _key(org), words)
+
+    async def sweep(self, offset_ms: int = 0) -> list[Swept]:
+        """Settle the holds whose lease has ended, in all orgs, with use = hold and outcome abandoned."""
+        found = []
+        for org in await self.orgs():
+            words = (str(offset_ms).encode(), str(AT_ONCE).encode())
+            due = await self._client.run("sweep", _key(org), words)
+            for raw in _list(due):
+                token = raw.decode()
+                closing = Closing(token, org, "", "", "abandoned", "", {}, offset_ms=offset_ms)
+                reply = _list(await self._client.run("settle", _key(org), _codec.closing(closing, swept=True)))
+                if reply:
+                    found.append(Swept(org, token, reply[0].decode(), reply[1].decode(), reply[2]))
+        return found
+
+    async def claim(self, org: str, name: str, ttl_ms: int) -> bool:
+        """Whether the caller is the first to ask within `ttl_ms`: for what must happen once."""
+        key = f"{_codec.prefix(org)}claim:{name}"
+        return await self._client.command("SET", key, "1", "NX", "PX", ttl_ms) is not None
+
+    async def records(self, org: str, session: str) -> list[bytes]:
+        """The newest 256 turn records of a session, oldest first."""
+        return _list(await self._client.command("LRANGE", f"{_codec.prefix(org)}x:{session}", 0, -1))
+
+    async def session_state(self, org: str, session: str) -> Known | None:
+        """A session as it stands, or None if there is none of that id."""
+        flat = _list(await self._client.command("HGETALL", f"{_codec.prefix(org)}s:{session}"))
+        return _known(org, session, flat)
+
+    async def list_sessions(self, org: str, limit: int = 50) -> list[Known]:
+        """Sessions of the last day, newest first; ordered by the hour of their last turn or their start."""
+        names = _list(await self._client.command("ZREVRANGE", f"{_codec.prefix(org)}sessions", 0, limit - 1))
+        found = [await self.session_state(org, name.decode()) for name in names]
+        return [session for session in found if session]
+
+    async def idle_sessions(self, older_ms: int, offset_ms: int = 0) -> list[Known]:
+        """Sessions of all orgs without a turn for `older_ms`. Each is handed out once, to one caller."""
+        found = []
+        for org in await self.orgs():
+            words = (str(older_ms).encode(), str(offset_ms).encode(), str(AT_ONCE).encode())
+            reply = _list(await self._client.run("idle", _key(org), words))
+            known = [_known(org, name.decode(), flat) for name, flat in reply]
+            found += [session for session in known if session]
+        return found
+
+    async def panic(self, on: bool | None = None) -> bool:  # noqa: FBT001  # a switch
+        """Read the panic switch, or set it everywhere. `begin` reads it, so it holds from the next turn on."""
+        if on is None:
+            return await self._client.command("EXISTS", PANIC) == 1
+        # The global key first: an org that registers meanwhile copies it, one that had registered is in the set.
+        for key in (PANIC, *[f"{_codec.prefix(org)}panic" for org in await self._switched(on)]):
+            await self._client.command(*(("SET", key, "1") if on else ("DEL", key)))
+        return on
+
+    async def orgs(self) -> list[str]:
+        """The orgs that have used this store."""
+        return sorted(raw.decode() for raw in _list(await self._client.command("SMEMBERS", ORGS)))
+
+    async def ping(self) -> None:
+        """Ask for a sign of life."""
+        await self._client.command("PING")
+
+    async def check_policy(self) -> None:
+        """`ConfigError` unless the server refuses writes when memory is full: budgets must not be evicted."""
+        info = await self._client.command("INFO", "memory")
+        text = info.decode() if isinstance(info, bytes) else ""
+        lines = dict(line.partition(":")[::2] for line in text.splitlines())
+        policy = lines.get("maxmemory_policy", "").strip()
+        if policy and policy != "noeviction":
+            raise ConfigError(
+                f"the store's maxmemory-policy is {policy}: under memory pressure it would forget budgets and holds. "
+                "Set it to noeviction",
+                param="store.url",
+            )
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self._client.close()
+
+    async def _switched(self, on: bool) -> list[str]:  # noqa: FBT001
+        await self._client.command(*(("SET", PANIC, "1") if on else ("DEL", PANIC)))
+        return await self.orgs()
+
+    async def _register(self, org: str) -> None:
+        """Once an org and connection: make it known to the sweeper, copy the panic switch to its slot."""
+        if self._orgs_of != self._client.generation:
+            self._orgs.clear()
+        await self._client.command("SADD", ORGS, org)
+        if await self.panic():
+            await self._client.command("SET", f"{_codec.prefix(org)}panic", "1")
+        self._orgs_of = self._client.generation
+        self._orgs.add(org)
+
+
+def _sources() -> Mapping[str, str]:
+    folder = resources.files("guardproxy.store")
+    return {name: "".join(folder.joinpath(f).read_text("utf-8") for f in files) for name, files in SCRIPTS.items()}
+
+
+def _key(org: str) -> bytes:
+    return _codec.prefix(org).encode()
+
+
+def _list(reply: object) -> list[Any]:
+    if not isinstance(reply, list):
+        message = "the store gave an answer that cannot be read"
+        raise StoreError(message)
+    return reply
+
+
+def _known(org: str, session: str, flat: list[Any]) -> Known | None:
+    fields = {name: value.decode("utf-8", "replace") for name, value in _codec.pairs(flat)}
+    if not fields:
+        return None
+    return Known(
+        org=org,
+        session=session,
+        started_ms=int(fields.get("born", 0)),
+        at_ms=int(fields.get("at", 0)),
+        turn=int(fields.get("turn", 0)),
+        span=int(fields.get("span", 0)),
+        closed=fields.get("closed", ""),
+        main=fields.get("main", ""),
+        traceparent=fields.get("traceparent", ""),
+        threads=tuple(sorted(name.removeprefix("thread:") for name in fields if name.startswith("thread:"))),
+    )

@@ -1,0 +1,131 @@
+-- resolve: whose turn is it? First half of begin; the two files are loaded as one script.
+--
+-- KEYS[1]  "gp:{<org>}:", so that every key made from it lies in the slot of that org.
+-- ARGV[1]  msgpack: what the request says of itself (the locals below, in this order)
+-- ARGV[2]  the boundary fact; ARGV[3] the blank fact
+-- ARGV[4]  the rounds, newest first: a msgpack array read element by element, since the newest is mostly all we need
+-- ARGV[5..] the facts of the rounds, oldest first
+--
+-- A "run" is <session> 0x1f <thread>: one conversation lineage. Facts are never looked into; digests are compared.
+local P = KEYS[1]
+local token, session, thread, head, fresh, links, conversation, count, rounds, user, lines, lease, tooled, offset,
+  traceparent = unpack(cmsgpack.unpack(ARGV[1]))
+local call = redis.call
+local SEP = '\31'
+local MINUTE, HOUR = 60000, 3600000
+local RETRY_MS, LATEST_MS = 2 * MINUTE, 10 * MINUTE
+local STAMP = 1e10 -- scores of links are count * STAMP + time, see settle.lua
+
+local function split(run)
+  local at = string.find(run, SEP, 1, true)
+  return string.sub(run, 1, at - 1), string.sub(run, at + 1)
+end
+
+-- Ring, episodes and ledger are not saved with the answer: they would double what is written for each turn. A second
+-- call with the token reads them again, and `steps` says which part of the ring there was at the first.
+local function reply(answer, run, again)
+  local ring = call('LRANGE', P .. 'r:' .. run, 0, -1)
+  if again then
+    for _ = answer[11] + 1, tonumber(call('HGET', P .. 't:' .. run, 'steps') or 0) do ring[#ring] = nil end
+  end
+  answer[#answer + 1] = ring
+  answer[#answer + 1] = call('LRANGE', P .. 'e:' .. run, 0, -1)
+  answer[#answer + 1] = call('HGETALL', P .. 'g:' .. run)
+  return answer
+end
+
+local K = P .. 'k:' .. token
+local saved = call('HGET', K, 'answer')
+if saved then
+  local answer = cmsgpack.unpack(saved)
+  return reply(answer, answer[1] .. SEP .. answer[2], true)
+end
+local clock = call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000) + offset
+
+local function mine(run)
+  return session == '' or string.sub(run, 1, #session + 1) == session .. SEP
+end
+
+-- Who was given this round? Several: the longest history that is shorter than ours, else the latest. A member is
+-- taken out when its successor is admitted, so that equal runs side by side each find their own.
+local function by_link()
+  local some = session == '' and 1 or 64
+  for _, link in ipairs(links) do
+    local key = P .. 'l:' .. link
+    local fit = call('ZREVRANGEBYSCORE', key, string.format('(%.0f', count * STAMP), '-inf', 'LIMIT', 0, some)
+    for _, run in ipairs(fit) do
+      if mine(run) then return run end
+    end
+    local all, latest, at = call('ZREVRANGE', key, 0, 63, 'WITHSCORES'), nil, -1
+    for i = 1, #all, 2 do
+      if mine(all[i]) and all[i + 1] % STAMP > at then latest, at = all[i], all[i + 1] % STAMP end
+    end
+    if latest then return latest end
+  end
+end
+
+-- Who asked exactly this? f: holds runs whose last attempt at it came to nothing (failed, abandoned, empty answer).
+local function by_digest()
+  local since = fresh and now - RETRY_MS or '-inf'
+  for _, run in ipairs(call('ZREVRANGEBYSCORE', P .. 'f:' .. conversation, '+inf', since, 'LIMIT', 0, 64)) do
+    if mine(run) then return run end
+  end
+  if fresh then return nil end
+  local crowded
+  for _, run in ipairs(call('ZREVRANGE', P .. 'q:' .. conversation, 0, 15)) do
+    if mine(run) then
+      local last = call('HMGET', P .. 't:' .. run, 'conversation', 'state', 'open')
+      if last[1] == conversation then
+        if last[2] ~= 'open' or tonumber(last[3]) < 2 then return run end
+        crowded = crowded or run
+      end
+    end
+  end
+  return crowded
+end
+
+-- A run without a declared session. Second value: the number of a new run; third: started again after our own ending.
+local function derive()
+  local run = (not fresh and by_link()) or by_digest()
+  if run then return run end
+  local runs, latest, open, ended, ended_at, ended_run =
+    unpack(call('HMGET', P .. 'h:' .. head, 'runs', 'run', 'open', 'ended', 'ended_at', 'ended_run'))
+  if not fresh and latest then
+    local at = call('HGET', P .. 't:' .. latest, 'at')
+    if at and now - at <= LATEST_MS then return latest end
+  end
+  if fresh and tonumber(ended or 0) > 0 and now - ended_at <= RETRY_MS then
+    local live = call('HGET', P .. 't:' .. ended_run, 'live')
+    if live and tonumber(open or 0) <= tonumber(live) then return ended_run, nil, true end
+  end
+  local number, name = tonumber(runs or 0), nil
+  repeat
+    number = number + 1
+    name = 'd-' .. string.sub(head, 1, 12) .. '-' .. number
+  until call('EXISTS', P .. 's:' .. name) == 0
+  return name .. SEP .. 'main', number
+end
+
+-- A client that sends its only request again after the cut has to meet the cut, not a new thread.
+local function cut_moment_ago()
+  for _, run in ipairs(call('ZREVRANGE', P .. 'q:' .. conversation, 0, 15)) do
+    if mine(run) then
+      local last = call('HMGET', P .. 't:' .. run, 'conversation', 'closed', 'at')
+      if last[1] == conversation and last[2] and now - last[3] <= RETRY_MS then return run end
+    end
+  end
+end
+
+-- A thread of a declared session; nil: a new one.
+local function in_session()
+  if thread ~= '' then return session .. SEP .. thread end
+  local run = (not fresh and by_link()) or by_digest()
+  if run then return run end
+  if fresh then return cut_moment_ago() end
+  local latest = call('HGET', P .. 's:' .. session, 'head:' .. head)
+  return latest and session .. SEP .. latest or nil
+end
+
+local run, number, restart
+if session == '' then run, number, restart = derive() else run = in_session() end

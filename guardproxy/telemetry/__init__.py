@@ -1,0 +1,151 @@
+"""Telemetry's front: built once a process, told of turns, runs and rare events, asked for a snapshot, shut down.
+
+Nothing here raises, waits or does IO on the caller's time: exports run in threads. OpenTelemetry is only imported
+where an endpoint is configured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from guardproxy.config import TelemetrySection
+from guardproxy.telemetry import log, semconv
+from guardproxy.telemetry._ids import read_traceparent, run_ids
+from guardproxy.telemetry._rounds import Recent, Round
+from guardproxy.telemetry._snapshot import Fleet, Snapshot, merge
+from guardproxy.telemetry.metrics import Meter, RunMetrics
+from guardproxy.telemetry.report import CLOSING, Attempt, RunEnd, TurnReport, run_end
+
+if TYPE_CHECKING:
+    from guardproxy.telemetry.otlp import MetricPush, SpanPush
+    from guardproxy.telemetry.spans import Spans
+
+__all__ = ["Attempt", "Fleet", "RunEnd", "Snapshot", "Telemetry", "TurnReport", "merge"]
+
+_REMEMBERED = 8192  # threads whose last calls, and runs whose end, are kept in mind
+_log = logging.getLogger(__name__)
+
+
+class Telemetry:
+    """One a process. `secret` keys the trace ids; `service_instance` must differ between processes."""
+
+    def __init__(self, settings: TelemetrySection, secret: bytes, service_instance: str) -> None:
+        log.setup(settings.log_level, settings.log_format)
+        self._secret = secret
+        self._meter = Meter(time.time_ns())
+        self._metrics = RunMetrics(self._meter)
+        self._rounds: Recent[Round] = Recent(_REMEMBERED)
+        self._ended: Recent[str] = Recent(_REMEMBERED)
+        self._raised: set[str] = set()
+        self._spans: Spans | None = None
+        self._closers: list[SpanPush | MetricPush] = []
+        release = _release()
+        self._meter.put("guardproxy.build_info", (release, semconv.VERSION_OF_GENAI), 1.0)
+        if settings.otlp_endpoint:
+            self._export(settings, settings.otlp_endpoint, service_instance, release)
+
+    def report(self, report: TurnReport, *, settle_ns: int = 0) -> None:
+        """Everything about a turn that is over. `settle_ns` may be given apart, as it is known last. Never raises."""
+        try:
+            self._report(replace(report, settle_ns=settle_ns) if settle_ns else report)
+        except Exception:  # noqa: BLE001 - a fault in telemetry is counted, never passed on
+            self._fault("report")
+
+    def close_run(self, run: RunEnd) -> None:
+        """A run has ended: its metrics and its root span, once. Never raises."""
+        try:
+            self._close(run)
+        except Exception:  # noqa: BLE001
+            self._fault("close_run")
+
+    def trace_id(self, session: str, started_ms: int, org: str, traceparent: str = "") -> str:
+        """The run's trace id in hex, for the response header. `traceparent`: of the session's first request."""
+        try:
+            if self._spans is not None:
+                return f"{self._spans.trace(org, session, started_ms, traceparent).id:032x}"
+            caller = read_traceparent(traceparent)
+            trace_id = caller.trace_id if caller else run_ids(self._secret, org, session, started_ms)[0]
+            return f"{trace_id:032x}"
+        except Exception:  # noqa: BLE001
+            self._fault("trace_id")
+            return ""
+
+    def count(self, name: str, labels: Mapping[str, object] | None = None, value: float = 1.0) -> None:
+        """A rare event, or a gauge: any instrument of the table. Labels that are not given are empty. Never raises."""
+        try:
+            self._meter.event(name, labels or {}, value)
+        except Exception:  # noqa: BLE001
+            self._fault("count")
+
+    def snapshot(self) -> Snapshot:
+        """All metrics of this process until now."""
+        return self._meter.snapshot(time.time_ns())
+
+    async def shutdown(self, seconds: float = 10.0) -> None:
+        """Send what is left, in at most `seconds`; a second call does nothing."""
+        closers, self._closers = self._closers, []
+        threads = [threading.Thread(target=closer.close, daemon=True) for closer in closers]
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + seconds
+        while any(thread.is_alive() for thread in threads):
+            if time.monotonic() > deadline:
+                _log.warning("telemetry was not all sent within %.0f s", seconds)
+                return
+            await asyncio.sleep(0.01)
+
+    def _report(self, report: TurnReport) -> None:
+        key = (report.org, report.session, report.thread)
+        before = self._rounds.pop(key, None) if report.session else None
+        trips = () if before is None else tuple(before.seconds(step, report.started_ns) for step in report.steps)
+        self._metrics.turn(report, trips)
+        trace_id, span_id = self._spans.turn(report, before) if self._spans is not None else (0, 0)
+        if report.session and report.attempts and report.attempts[-1].calls:
+            last = report.attempts[-1]
+            calls = {fingerprint: call_id for _, call_id, fingerprint in last.calls}
+            self._rounds.keep(key, Round(last.ended_ns, calls, trace_id, span_id))
+        if report.session:
+            log.decision_line(report)
+        if report.outcome in CLOSING:
+            self._close(run_end(report))
+
+    def _close(self, run: RunEnd) -> None:
+        key = (run.org, run.session, str(run.started_ms))
+        if key in self._ended:  # a cut is answered three times
+            return
+        self._ended.keep(key, run.outcome)
+        self._metrics.run(run, adopted=read_traceparent(run.traceparent) is not None)
+        if self._spans is not None:
+            self._spans.run(run)
+
+    def _export(self, settings: TelemetrySection, endpoint: str, instance: str, release: str) -> None:
+        from guardproxy.telemetry import otlp  # noqa: PLC0415 - 15 MB that nobody needs without an endpoint
+        from guardproxy.telemetry.spans import Spans  # noqa: PLC0415
+
+        def count(result: str, number: int) -> None:
+            self._meter.add("guardproxy.telemetry.spans", (result,), number)
+
+        who = otlp.resource(settings.service_name, instance, release)
+        pusher = otlp.SpanPush(endpoint, count)
+        self._spans = Spans(self._secret, who, settings.sample_ratio, pusher.emit)
+        self._closers = [pusher, otlp.MetricPush(endpoint, who, self.snapshot)]
+
+    def _fault(self, reason: str) -> None:
+        self._meter.add("guardproxy.telemetry.errors", (reason,))
+        if reason not in self._raised:  # the first one says why; the rest are counted
+            self._raised.add(reason)
+            _log.exception("telemetry failed in %s; further ones are only counted", reason)
+
+
+def _release() -> str:
+    try:
+        return version("guardproxy")
+    except PackageNotFoundError:
+        return "0"

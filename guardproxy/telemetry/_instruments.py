@@ -1,0 +1,133 @@
+"""The table of instruments: name, type, unit, labels, buckets, help. Dashboards and both exporters read only this.
+
+No session, user or key is ever a label. Buckets of `gen_ai.*` are those the GenAI conventions advise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from guardproxy.telemetry import semconv as s
+
+D = tuple(0.01 * 2**power for power in range(14))
+"""Seconds, 10 ms doubling to 82 s: GenAI conventions for client durations."""
+T = tuple(float(4**power) for power in range(14))
+"""Tokens, 1 to 67 M by fours: GenAI conventions."""
+HTTP = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60, 120, 300)
+"""Seconds; the HTTP conventions' buckets, with a tail for long model answers."""
+RUN = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600)
+"""Seconds that a run lasts, to 6 hours."""
+COUNTS = tuple(float(2**power) for power in range(10))
+"""Turns or calls, 1 doubling to 512: the shipped coding profile ends at 200 turns and 500 calls."""
+CALLS = tuple(float(2**power) for power in range(8))
+"""Calls, 1 doubling to 128: as the GenAI conventions advise for `invoke_agent.*`."""
+USD = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 25, 50, 100)
+"""Dollars; the shipped coding profile ends at 20."""
+FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25)
+"""Seconds of our own work: the bar is one millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """One metric. `kind`: counter, histogram, gauge; gauges of several workers are merged by `merge`: sum or max."""
+
+    name: str
+    kind: str
+    unit: str
+    labels: tuple[str, ...]
+    help: str
+    buckets: tuple[float, ...] = ()
+    merge: str = "sum"
+
+    @property
+    def width(self) -> int:
+        """How many numbers a series of it has."""
+        return len(self.buckets) + 2 if self.kind == "histogram" else 1
+
+    @property
+    def prometheus(self) -> str:
+        """Its name in a scrape: dots become underscores, seconds are spelled out, counters end in `_total`."""
+        name = self.name.replace(".", "_") + ("_seconds" if self.unit == "s" else "")
+        return name + "_total" if self.kind == "counter" else name
+
+
+_CLIENT = (s.GEN_AI_OPERATION, s.GEN_AI_PROVIDER, s.GEN_AI_REQUEST_MODEL, s.GEN_AI_RESPONSE_MODEL, s.SERVER_ADDRESS)
+
+
+def _counter(name: str, unit: str, labels: tuple[str, ...], text: str) -> Instrument:
+    return Instrument(name, "counter", unit, labels, text)
+
+
+def _histogram(name: str, unit: str, labels: tuple[str, ...], buckets: tuple[float, ...], text: str) -> Instrument:
+    return Instrument(name, "histogram", unit, labels, text, buckets)
+
+
+def _gauge(name: str, unit: str, labels: tuple[str, ...], text: str, merge: str = "sum") -> Instrument:
+    return Instrument(name, "gauge", unit, labels, text, (), merge)
+
+
+TABLE: tuple[Instrument, ...] = (
+    _histogram(
+        "http.server.request.duration",
+        "s",
+        (s.HTTP_METHOD, s.HTTP_ROUTE, s.HTTP_STATUS, s.ERROR_TYPE),
+        HTTP,
+        "Time from the request's first byte to the answer's last.",
+    ),
+    _histogram("gen_ai.client.operation.duration", "s", (*_CLIENT, s.ERROR_TYPE), D, "Time of one upstream attempt."),
+    _histogram(
+        "gen_ai.client.operation.time_to_first_chunk", "s", _CLIENT, D, "Time to the first chunk of a streamed answer."
+    ),
+    _histogram(
+        "gen_ai.client.token.usage", "{token}", (*_CLIENT, s.GEN_AI_TOKEN_TYPE), T, "Tokens of one upstream attempt."
+    ),
+    _histogram(
+        "gen_ai.invoke_agent.inference_calls", "{inference_call}", (s.GEN_AI_AGENT,), CALLS, "Model calls of one run."
+    ),
+    _histogram("gen_ai.invoke_agent.tool_calls", "{tool_call}", (s.GEN_AI_AGENT,), CALLS, "Tool calls of one run."),
+    _counter("guardproxy.sessions", "{session}", (s.ORG, s.GEN_AI_AGENT, s.OUTCOME, s.RULE), "Runs that ended."),
+    _gauge("guardproxy.sessions.active", "{session}", (s.STATE,), "Runs that have not ended.", "max"),
+    _histogram("guardproxy.session.duration", "s", (s.OUTCOME,), RUN, "Time from a run's first request to its end."),
+    _histogram("guardproxy.session.turns", "{turn}", (s.OUTCOME,), COUNTS, "Turns of one run."),
+    _histogram("guardproxy.session.tool_calls", "{call}", (s.OUTCOME,), COUNTS, "Tool calls of one run."),
+    _histogram("guardproxy.session.cost.usd", "{usd}", (s.OUTCOME,), USD, "Cost of one run in dollars."),
+    _counter("guardproxy.turns", "{turn}", (s.ORG, s.GEN_AI_AGENT), "Turns served; retries and side requests apart."),
+    _counter(
+        "guardproxy.interventions",
+        "{intervention}",
+        (s.ORG, s.ACTION, s.RULE, s.MODE),
+        "Interventions carried out (enforce) or only noted (observe).",
+    ),
+    _counter("guardproxy.tool.calls", "{call}", (s.GEN_AI_TOOL, s.TOOL_OUTCOME), "Tool calls whose result was seen."),
+    _counter("guardproxy.tool.repeats", "{call}", (s.GEN_AI_TOOL, s.RULE), "Tool calls that a finding counts."),
+    _histogram(
+        "guardproxy.tool.roundtrip.duration",
+        "s",
+        (s.GEN_AI_TOOL, s.TOOL_OUTCOME),
+        (*D, 300.0, 1800.0),
+        "Time from a call's last byte to its result, the agent's own time included.",
+    ),
+    _counter("guardproxy.tokens", "{token}", (s.ORG, s.GEN_AI_REQUEST_MODEL, s.TOKEN_TYPE), "Tokens used."),
+    _counter("guardproxy.cost.usd", "{usd}", (s.ORG, s.GEN_AI_REQUEST_MODEL), "Cost in dollars."),
+    _counter("guardproxy.budget.rejections", "{request}", (s.SCOPE_OF_BUDGET, s.DIMENSION), "Requests denied."),
+    _histogram("guardproxy.overhead.duration", "s", (s.PHASE,), FAST, "Our own work on a turn, store included."),
+    _histogram(
+        "guardproxy.store.operation.duration", "s", (s.STORE_OP, s.ERROR_TYPE), (*FAST, 0.5, 1.0), "Trips to the store."
+    ),
+    _counter("guardproxy.store.fallbacks", "{fallback}", (s.STORE_MODE,), "Turns decided without the store."),
+    _counter("guardproxy.store.changes", "{change}", (s.STATE,), "Times the store went away or came back."),
+    _counter("guardproxy.upstream.retries", "{retry}", (s.GEN_AI_PROVIDER, s.ERROR_TYPE), "Attempts made again."),
+    _counter("guardproxy.detector.errors", "{error}", (s.RULE,), "Detectors that raised; the turn went on."),
+    _counter("guardproxy.shed", "{request}", (s.REASON,), "Requests turned away because of load."),
+    _gauge("guardproxy.requests.in_flight", "{request}", (), "Requests being served."),
+    _counter("guardproxy.telemetry.spans", "{span}", (s.RESULT,), "Spans queued, exported or failed to be exported."),
+    _counter("guardproxy.telemetry.errors", "{error}", (s.REASON,), "Errors inside telemetry; nothing else noticed."),
+    _gauge("guardproxy.build_info", "{info}", (s.VERSION, s.SEMCONV), "1, labelled with what is running.", "max"),
+)
+"""Every instrument, in the order of exposition."""
+
+BY_NAME = {instrument.name: instrument for instrument in TABLE}
+"""Instrument by its dotted name."""
+
+GAUGES = frozenset(instrument.name for instrument in TABLE if instrument.kind == "gauge")
+"""Names of those that say how things are now, not how often something was."""

@@ -1,0 +1,44 @@
+"""Remembers, per thread, the calls of the last answer, so that their results can be timed and linked when they arrive.
+
+In this process only and bounded: where another worker served the answer, a tool call has no duration and no link. Two
+workers alternating on one thread may give a repeated call the time of an earlier equal one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from guardproxy.core.model import Fp, Step
+
+Key = tuple[str, str, str]
+V = TypeVar("V")
+
+
+class Recent(dict[Key, V], Generic[V]):
+    """A dict that forgets its oldest entry when it is full."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def keep(self, key: Key, value: V) -> None:
+        """Store as the newest."""
+        self.pop(key, None)
+        if len(self) >= self._limit:
+            del self[next(iter(self))]
+        self[key] = value
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The calls of one answer: fingerprint -> call id; when its last byte went out, and the span of the attempt."""
+
+    ended_ns: int
+    calls: dict[Fp, str]
+    trace_id: int = 0
+    span_id: int = 0
+
+    def seconds(self, step: Step, now_ns: int) -> float:
+        """From the call's last byte until now, -1 when it is not one of these calls."""
+        return max(0, now_ns - self.ended_ns) / 1e9 if step.call in self.calls else -1.0

@@ -1,0 +1,213 @@
+"""Counters and histograms in plain Python (the SDK's own cost several times as much), all derived from reports.
+
+Labels are bounded: the first values of each label keep their names, later ones become `_other`; an instrument has at
+most `MAX_SERIES` series. Each event goes through `Meter.add` or `Meter.observe`, in the order of the table's labels.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+
+from guardproxy.core.model import Flag, Kind, Step
+from guardproxy.telemetry import semconv as s
+from guardproxy.telemetry._instruments import BY_NAME, TABLE, Instrument
+from guardproxy.telemetry._snapshot import Series, Snapshot
+from guardproxy.telemetry.report import Attempt, RunEnd, TurnReport
+
+__all__ = ["BY_NAME", "MAX_SERIES", "TABLE", "Meter", "RunMetrics", "tool_outcome"]
+
+MAX_SERIES = 2000
+"""Series of one instrument, as in the OpenTelemetry SDK; what comes later is counted with every label `_other`."""
+MAX_VALUES = {s.ORG: 200, s.GEN_AI_TOOL: 100, s.GEN_AI_REQUEST_MODEL: 100, s.GEN_AI_RESPONSE_MODEL: 100}
+"""How many values a label may take; they come from clients, so that the first ones win."""
+MAX_VALUES_ELSE = 50
+"""For every other label."""
+_MAX_CHARS = 100
+_FAILED, _UNANSWERED = int(Flag.FAILED), int(Flag.UNANSWERED)  # as plain numbers: an enum's `&` costs a microsecond
+_MAX_ALIASES = 4096  # raw label tuples remembered for speed, per instrument
+
+
+class _Cells:
+    """The series of one instrument; `alias` finds a series by the raw label values without bounding them again."""
+
+    __slots__ = ("alias", "buckets", "instrument", "series")
+
+    def __init__(self, instrument: Instrument) -> None:
+        self.instrument = instrument
+        self.buckets = instrument.buckets
+        self.series: Series = {}
+        self.alias: dict[tuple[object, ...], list[float]] = {}
+
+
+class Meter:
+    """All instruments of one process. Not locked: written by the event loop's thread only, read by any."""
+
+    def __init__(self, started_ns: int = 0) -> None:
+        self._started_ns = started_ns
+        self._cells = {instrument.name: _Cells(instrument) for instrument in TABLE}
+        self._values: dict[str, set[str]] = {}
+
+    def add(self, name: str, labels: tuple[object, ...], value: float = 1.0) -> None:
+        """Raise a counter. `labels` in the order of the table; KeyError or ValueError for what is not in it."""
+        cells = self._cells[name]
+        (cells.alias.get(labels) or self._cell(cells, labels))[0] += value
+
+    def observe(self, name: str, labels: tuple[object, ...], value: float) -> None:
+        """Put `value` into a histogram."""
+        cells = self._cells[name]
+        cell = cells.alias.get(labels) or self._cell(cells, labels)
+        cell[0] += value
+        cell[1 + bisect_left(cells.buckets, value)] += 1.0
+
+    def put(self, name: str, labels: tuple[object, ...], value: float) -> None:
+        """Set a gauge."""
+        cells = self._cells[name]
+        (cells.alias.get(labels) or self._cell(cells, labels))[0] = value
+
+    def event(self, name: str, labels: Mapping[str, object], value: float) -> None:
+        """Whatever `name` is: count, set or observe; `labels` by their dotted names or the last word of them."""
+        instrument = BY_NAME[name]
+        row = tuple(labels.get(label, labels.get(label.rpartition(".")[2], "")) for label in instrument.labels)
+        kinds = {"counter": self.add, "gauge": self.put, "histogram": self.observe}
+        kinds[instrument.kind](name, row, value)
+
+    def snapshot(self, now_ns: int) -> Snapshot:
+        """A copy of everything that has been counted."""
+        series = {
+            name: {labels: list(cell) for labels, cell in list(cells.series.items())}
+            for name, cells in self._cells.items()
+            if cells.series
+        }
+        return Snapshot(self._started_ns, now_ns, series)
+
+    def _cell(self, cells: _Cells, labels: tuple[object, ...]) -> list[float]:
+        instrument = cells.instrument
+        key = tuple(self._bound(label, value) for label, value in zip(instrument.labels, labels, strict=True))
+        if key not in cells.series and len(cells.series) >= MAX_SERIES - 1:  # one is kept for the overflow
+            key = (s.OTHER,) * len(key)
+        cell = cells.series.setdefault(key, [0.0] * instrument.width)
+        if len(cells.alias) >= _MAX_ALIASES:
+            cells.alias.clear()
+        cells.alias[labels] = cell
+        return cell
+
+    def _bound(self, label: str, value: object) -> str:
+        text = str(value)[:_MAX_CHARS].encode(errors="replace").decode()
+        known = self._values.setdefault(label, set())
+        if text in known or not text:
+            return text
+        if len(known) >= MAX_VALUES.get(label, MAX_VALUES_ELSE):
+            return s.OTHER
+        known.add(text)
+        return text
+
+
+def tool_outcome(step: Step) -> str:
+    """ok, error or abandoned: what became of a call, for metrics and spans."""
+    flags = int(step.flags)
+    if flags & _UNANSWERED:
+        return "abandoned"
+    return "error" if flags & _FAILED else "ok"
+
+
+class RunMetrics:
+    """Derives every metric from reports."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def turn(self, report: TurnReport, trips: tuple[float, ...]) -> None:
+        """Count one turn. `trips`: seconds each new step took from call to result, negative where not known."""
+        meter = self._meter
+        row = (report.method, report.route, report.status, report.error_type)
+        meter.observe("http.server.request.duration", row, (report.ended_ns - report.started_ns) / 1e9)
+        self._own_work(report)
+        if not report.session:
+            return
+        if report.counted:
+            meter.add("guardproxy.turns", (report.org, report.agent))
+        operation = s.OPERATIONS.get(report.surface)
+        if operation is not None:
+            for attempt in report.attempts:
+                self._attempt(report, attempt, operation)
+        self._spending(report)
+        self._judgement(report)
+        if report.steps:
+            self._tools(report, trips)
+
+    def run(self, run: RunEnd, *, adopted: bool) -> None:
+        """Count the end of a run. `adopted`: its agent is traced by others, who count model and tool calls too."""
+        meter, outcome = self._meter, (run.outcome,)
+        meter.add("guardproxy.sessions", (run.org, run.agent, run.outcome, run.rule))
+        meter.observe("guardproxy.session.duration", outcome, max(0, run.ended_ms - run.started_ms) / 1e3)
+        meter.observe("guardproxy.session.turns", outcome, run.turns)
+        meter.observe("guardproxy.session.tool_calls", outcome, run.tool_calls)
+        meter.observe("guardproxy.session.cost.usd", outcome, run.cost_microusd / 1e6)
+        if not adopted:
+            meter.observe("gen_ai.invoke_agent.inference_calls", (run.agent,), run.turns)
+            meter.observe("gen_ai.invoke_agent.tool_calls", (run.agent,), run.tool_calls)
+
+    def _own_work(self, report: TurnReport) -> None:
+        meter = self._meter
+        if report.overhead_request_ns:
+            meter.observe("guardproxy.overhead.duration", ("request",), report.overhead_request_ns / 1e9)
+        if report.overhead_response_ns:
+            meter.observe("guardproxy.overhead.duration", ("response",), report.overhead_response_ns / 1e9)
+        if report.begin_ns:
+            meter.observe("guardproxy.store.operation.duration", ("begin", ""), report.begin_ns / 1e9)
+        if report.settle_ns:
+            meter.observe("guardproxy.store.operation.duration", ("settle", ""), report.settle_ns / 1e9)
+        if report.view.degraded:
+            meter.add("guardproxy.store.fallbacks", ("open",))
+
+    def _attempt(self, report: TurnReport, attempt: Attempt, operation: str) -> None:
+        meter, usage = self._meter, attempt.usage
+        row = (operation, report.provider, report.model, report.response_model, report.server_address)
+        seconds = (attempt.ended_ns - attempt.started_ns) / 1e9
+        meter.observe("gen_ai.client.operation.duration", (*row, attempt.error_type), seconds)
+        if attempt.error_type:
+            return  # a failed call has no tokens and no first chunk; zeros would be made up
+        if report.stream and attempt.first_chunk_ns:
+            first = (attempt.first_chunk_ns - attempt.started_ns) / 1e9
+            meter.observe("gen_ai.client.operation.time_to_first_chunk", row, first)
+        meter.observe("gen_ai.client.token.usage", (*row, "input"), usage.input)
+        meter.observe("gen_ai.client.token.usage", (*row, "output"), usage.output)
+
+    def _spending(self, report: TurnReport) -> None:
+        meter, usage, org, model = self._meter, report.usage, report.org, report.model
+        for kind, amount in (
+            ("input", usage.input),
+            ("output", usage.output),
+            ("cache_read", usage.cached),
+            ("cache_write", usage.cache_write),
+            ("reasoning", usage.reasoning),
+        ):
+            if amount:
+                meter.add("guardproxy.tokens", (org, model, kind), amount)
+        if report.cost_microusd:
+            meter.add("guardproxy.cost.usd", (org, model), report.cost_microusd / 1e6)
+        if report.retries:
+            failed = next((attempt.error_type for attempt in report.attempts if attempt.error_type), "")
+            meter.add("guardproxy.upstream.retries", (report.provider, failed), report.retries)
+
+    def _judgement(self, report: TurnReport) -> None:
+        action, mode = report.intervention
+        if action:
+            row = (report.org, action, report.decision.rule, mode)
+            self._meter.add("guardproxy.interventions", row)
+        refused = report.decision.refused
+        if refused is not None and action == "deny" and mode == "enforce":
+            self._meter.add("guardproxy.budget.rejections", (refused.scope, refused.dimension))
+
+    def _tools(self, report: TurnReport, trips: tuple[float, ...]) -> None:
+        meter = self._meter
+        for index, step in enumerate(report.steps):
+            if step.kind is not Kind.CALL:
+                continue
+            outcome = tool_outcome(step)
+            meter.add("guardproxy.tool.calls", (step.tool, outcome))
+            if index < len(trips) and trips[index] >= 0:
+                meter.observe("guardproxy.tool.roundtrip.duration", (step.tool, outcome), trips[index])
+            if report.repeats(index):
+                meter.add("guardproxy.tool.repeats", (step.tool, report.decision.rule))

@@ -1,0 +1,187 @@
+"""Sends metrics and spans over OTLP/HTTP, from threads of its own. Imported only where an endpoint is configured.
+
+Spans: the SDK's batch processor. Metrics: the SDK's data classes, filled from a snapshot. Headers, certificates and
+timeouts come from the usual `OTEL_EXPORTER_OTLP_*` variables.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Gauge,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricExportResult,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+from guardproxy.telemetry import semconv as s
+from guardproxy.telemetry._encode import encode_spans
+from guardproxy.telemetry._instruments import TABLE, Instrument
+from guardproxy.telemetry._snapshot import Series, Snapshot
+
+PERIOD_SECONDS = 15.0
+"""Between two pushes of metrics: Prometheus' usual scrape interval."""
+QUEUE = 16384
+"""Spans waiting at most: a few seconds of a busy worker; what does not fit is dropped and counted."""
+EXPORT_SECONDS = 10
+"""One export, retries included: the SDK's default."""
+
+_log = logging.getLogger(__name__)
+_CUMULATIVE = AggregationTemporality.CUMULATIVE
+
+
+def resource(service: str, instance: str, version: str) -> Resource:
+    """Who is sending."""
+    return Resource(
+        {
+            "service.name": service,
+            "service.instance.id": instance,
+            "service.version": version,
+            "telemetry.sdk.language": "python",
+            "telemetry.sdk.name": "opentelemetry",
+        }
+    )
+
+
+class SpanPush:
+    """Queue for finished spans. `count(result, n)` is told what became of them."""
+
+    def __init__(self, endpoint: str, count: Callable[[str, int], None]) -> None:
+        self._count = count
+        exporter = SpanSender(endpoint=endpoint.rstrip("/") + "/v1/traces", timeout=EXPORT_SECONDS)
+        self._processor = BatchSpanProcessor(_Counted(exporter, count), max_queue_size=QUEUE)
+
+    def emit(self, span: ReadableSpan) -> None:
+        """Take a finished span; never blocks, drops the oldest when full (queued, but neither exported nor failed)."""
+        self._count("queued", 1)
+        self._processor.on_end(span)
+
+    def close(self) -> None:
+        """Send what is left. Blocks; bounded by the caller."""
+        self._processor.shutdown()  # type: ignore[no-untyped-call]
+
+
+class SpanSender(OTLPSpanExporter):
+    """The SDK's exporter with our encoder. Its HTTP client is not public: a version without it goes its own way."""
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Send one batch."""
+        client = getattr(self, "_client", None)
+        if client is None or self._shutdown:
+            return super().export(spans)
+        sent = client.export(encode_spans(spans))
+        return SpanExportResult.SUCCESS if sent.success else SpanExportResult.FAILURE
+
+
+class _Counted(SpanExporter):
+    """Says how many spans were sent and how many not: the SDK keeps that to itself by default."""
+
+    def __init__(self, exporter: SpanExporter, count: Callable[[str, int], None]) -> None:
+        self._exporter = exporter
+        self._count = count
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Send one batch."""
+        result = self._exporter.export(spans)
+        self._count("exported" if result is SpanExportResult.SUCCESS else "failed", len(spans))
+        return result
+
+    def shutdown(self) -> None:
+        """Close the connection; ends a retry that is waiting."""
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        """Nothing is kept here."""
+        return self._exporter.force_flush(timeout_millis)
+
+
+class MetricPush:
+    """Sends a snapshot every `PERIOD_SECONDS` and once more at the end."""
+
+    def __init__(self, endpoint: str, who: Resource, snapshot: Callable[[], Snapshot]) -> None:
+        self._exporter = OTLPMetricExporter(endpoint=endpoint.rstrip("/") + "/v1/metrics", timeout=EXPORT_SECONDS)
+        self._resource = who
+        self._snapshot = snapshot
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="guardproxy-metrics", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Send the last values. Blocks; bounded by the caller."""
+        self._stop.set()
+        self._thread.join()
+        self._exporter.shutdown()
+
+    def _loop(self) -> None:
+        last = False
+        while not last:
+            last = self._stop.wait(PERIOD_SECONDS)
+            try:
+                self._push()
+            except Exception:  # noqa: BLE001 - telemetry must not end its own thread
+                _log.exception("metrics could not be pushed")
+
+    def _push(self) -> None:
+        data = metrics_data(self._snapshot(), self._resource)
+        if self._exporter.export(data) is not MetricExportResult.SUCCESS:
+            _log.warning("metrics were not accepted; the next push carries the same totals")
+
+
+def metrics_data(snapshot: Snapshot, who: Resource) -> MetricsData:
+    """The SDK's own form of a snapshot: cumulative, dotted names."""
+    taken = snapshot.taken_ns or time.time_ns()
+    metrics = [
+        Metric(instrument.name, instrument.help, instrument.unit, _data(instrument, rows, snapshot.started_ns, taken))
+        for instrument in TABLE
+        if (rows := snapshot.series.get(instrument.name))
+    ]
+    scope = ScopeMetrics(InstrumentationScope(s.SCOPE), metrics, "")
+    return MetricsData([ResourceMetrics(who, [scope], "")])
+
+
+def _data(instrument: Instrument, rows: Series, start: int, end: int) -> Sum | Gauge | Histogram:
+    if instrument.kind == "histogram":
+        points = [_bucketed(instrument, labels, values, start, end) for labels, values in rows.items()]
+        return Histogram(points, _CUMULATIVE)
+    numbers = [
+        NumberDataPoint(_attributes(instrument, labels), start, end, values[0]) for labels, values in rows.items()
+    ]
+    return Gauge(numbers) if instrument.kind == "gauge" else Sum(numbers, _CUMULATIVE, True)
+
+
+def _bucketed(
+    instrument: Instrument, labels: tuple[str, ...], values: list[float], start: int, end: int
+) -> HistogramDataPoint:
+    counts = [int(value) for value in values[1:]]
+    return HistogramDataPoint(
+        attributes=_attributes(instrument, labels),
+        start_time_unix_nano=start,
+        time_unix_nano=end,
+        count=sum(counts),
+        sum=values[0],
+        bucket_counts=counts,
+        explicit_bounds=instrument.buckets,
+        min=None,  # type: ignore[arg-type]  # not kept; the encoder leaves None out, 0 would be a claim
+        max=None,  # type: ignore[arg-type]
+    )
+
+
+def _attributes(instrument: Instrument, labels: tuple[str, ...]) -> dict[str, str]:
+    return {key: value for key, value in zip(instrument.labels, labels, strict=True) if value}

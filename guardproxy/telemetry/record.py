@@ -1,0 +1,129 @@
+"""The turn record: one turn as compact JSON without content, kept in the store and read by the loop table."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import orjson
+
+from guardproxy.core.model import Flag, Kind
+from guardproxy.telemetry.report import TurnReport
+
+_FORMAT = 1
+_HEX = 8  # digits of a fingerprint that are kept: enough to tell the calls of one run apart
+_MARKS = {"f": Flag.FAILED, "v": Flag.VOID, "p": Flag.PENDING, "u": Flag.UNANSWERED}
+
+
+class CallRecord(TypedDict, total=False):
+    """A call the model made. `call`: fingerprint. `arguments`, `result`: previews, only where content may be shown."""
+
+    tool: str
+    call: str
+    arguments: str
+    result: str
+
+
+class ResultRecord(TypedDict):
+    """A result that the turn's request brought. `marks`: f failed, v void, p pending, u unanswered."""
+
+    tool: str
+    call: str
+    result: str
+    marks: str
+
+
+class TurnRecord(TypedDict):
+    """One turn. Milliseconds, tokens, micro-dollars; `would` is what enforce mode would have done."""
+
+    turn: int
+    at_ms: int
+    thread: str
+    calls: list[CallRecord]
+    results: list[ResultRecord]
+    latency_ms: int
+    input_tokens: int
+    output_tokens: int
+    cost_microusd: int
+    action: str
+    would: str
+    rule: str
+    count: int
+    status: int
+    outcome: str
+
+
+def record_of(report: TurnReport) -> bytes:
+    """A turn's record; what is empty is left out."""
+    decision = report.decision
+    calls = report.attempts[-1].calls if report.attempts else ()
+    short: dict[str, object] = {
+        "v": _FORMAT,
+        "n": report.turn or report.view.turn,
+        "at": report.view.now_ms,
+        "th": report.thread,
+        "c": [[tool, fp.hex()[:_HEX]] for tool, _, fp in calls],
+        "r": [
+            [step.tool, step.call.hex()[:_HEX], step.result.hex()[:_HEX], _marks(step.flags)]
+            for step in report.steps
+            if step.kind is Kind.CALL
+        ],
+        "ms": (report.ended_ns - report.started_ns) // 1_000_000,
+        "i": report.usage.input,
+        "o": report.usage.output,
+        "usd": report.cost_microusd or 0,
+        "a": decision.action,
+        "w": decision.would,
+        "ru": decision.rule,
+        "k": decision.count,
+        "s": report.status,
+        "out": report.outcome,
+    }
+    compact = {key: value for key, value in short.items() if value}
+    try:
+        return orjson.dumps(compact)
+    except TypeError:  # lone surrogates in a tool's name
+        return orjson.dumps(_cleaned(compact))
+
+
+def read_record(data: bytes) -> TurnRecord:
+    """The record as a dict with every key. Raises ValueError for bytes that are none."""
+    try:
+        short = orjson.loads(data)
+        if short["v"] != _FORMAT:
+            raise ValueError(f"turn record format {short['v']!r} is not {_FORMAT}")
+        number = {key: int(short.get(key, 0)) for key in ("n", "at", "ms", "i", "o", "usd", "k", "s")}
+        text = {key: str(short.get(key, "")) for key in ("th", "a", "w", "ru", "out")}
+        return TurnRecord(
+            turn=number["n"],
+            at_ms=number["at"],
+            thread=text["th"],
+            calls=[CallRecord(tool=str(tool), call=str(call)) for tool, call in short.get("c", ())],
+            results=[
+                ResultRecord(tool=str(tool), call=str(call), result=str(result), marks=str(marks))
+                for tool, call, result, marks in short.get("r", ())
+            ],
+            latency_ms=number["ms"],
+            input_tokens=number["i"],
+            output_tokens=number["o"],
+            cost_microusd=number["usd"],
+            action=text["a"],
+            would=text["w"],
+            rule=text["ru"],
+            count=number["k"],
+            status=number["s"],
+            outcome=text["out"],
+        )
+    except (KeyError, TypeError, AttributeError) as wrong:
+        raise ValueError(f"not a turn record: {wrong!r}") from wrong
+
+
+def _marks(flags: Flag) -> str:
+    return "".join(mark for mark, flag in _MARKS.items() if flags & flag)
+
+
+def _cleaned(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _cleaned(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_cleaned(item) for item in value]
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value

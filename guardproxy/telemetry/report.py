@@ -1,0 +1,154 @@
+"""What is told to telemetry: one frozen value a turn, one at the end of a run. Everything else is derived from them.
+
+Times ending in `_ns` are nanoseconds since the epoch when they name a moment (`started_ns`) and plain nanoseconds when
+they name a stretch (`begin_ns`). Nothing here holds content: calls are names, ids and fingerprints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from guardproxy.core.model import Decision, Fp, Step, Usage
+from guardproxy.core.view import View
+
+ACTED = frozenset({"nudge", "firm", "refuse", "finalize", "cut", "pause", "deny"})
+"""Actions that are interventions; `pass` and `observe` are not."""
+
+CLOSING = frozenset({"finalized", "cut", "denied"})
+"""Outcomes that end a run at once. A finished run may be taken up again: it closes when it has been idle."""
+
+NO_USAGE = Usage()
+"""No tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One upstream call. `calls` are (tool, id, fingerprint as in `Step.call`) as the model proposed them."""
+
+    started_ns: int
+    ended_ns: int
+    first_chunk_ns: int = 0
+    status: int = 0
+    error_type: str = ""
+    usage: Usage = NO_USAGE
+    calls: tuple[tuple[str, str, Fp], ...] = ()
+    finish_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnReport:
+    """All that is known of a turn when it is over.
+
+    `route` is the template, `status` what the client got, `traceparent` as it came in, `steps` those that the request
+    brought and no earlier one did, `outcome` empty unless this turn closes the run, `edits` names of edits carried out.
+    A report without `session` is a pass-through request: it is counted and no more.
+    """
+
+    org: str
+    session: str
+    thread: str
+    view: View
+    decision: Decision
+    started_ns: int
+    ended_ns: int
+    turn: int = 0
+    agent: str = ""
+    declared: bool = False
+    surface: str = "chat"
+    route: str = "/v1/chat/completions"
+    method: str = "POST"
+    model: str = ""
+    response_model: str = ""
+    response_id: str = ""
+    provider: str = "openai"
+    server_address: str = ""
+    server_port: int = 0
+    stream: bool = False
+    status: int = 200
+    error_type: str = ""
+    traceparent: str = ""
+    first_chunk_ns: int = 0
+    attempts: tuple[Attempt, ...] = ()
+    usage: Usage = NO_USAGE
+    cost_microusd: int | None = None
+    edits: tuple[str, ...] = ()
+    advice: str = ""
+    steps: tuple[Step, ...] = ()
+    outcome: str = ""
+    overhead_request_ns: int = 0
+    overhead_response_ns: int = 0
+    begin_ns: int = 0
+    settle_ns: int = 0
+    retries: int = 0
+    hold: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def intervention(self) -> tuple[str, str]:
+        """(action, mode) of what was done, or in observe mode would have been; ("", "") for neither."""
+        decision = self.decision
+        if decision.action in ACTED:
+            return decision.action, "enforce"
+        return (decision.would, "observe") if decision.would in ACTED else ("", "")
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is a turn of its session: admitted, no retry, no side request."""
+        view = self.view
+        return bool(self.session) and view.admitted and view.counted and not view.retry and not view.closed
+
+    def ordinal(self, index: int) -> int:
+        """Ordinal in the thread of `steps[index]`."""
+        return self.view.steps - len(self.steps) + index
+
+    def repeats(self, index: int) -> int:
+        """Count of the finding whose evidence has `steps[index]`, else 0."""
+        finding = self.decision.finding
+        return finding.count if finding is not None and self.ordinal(index) in finding.evidence else 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """The end of a run, for the root span and the metrics of runs. `traceparent` is that of its first request.
+
+    `interventions` -1: not counted.
+    """
+
+    org: str
+    session: str
+    outcome: str
+    started_ms: int
+    ended_ms: int
+    agent: str = ""
+    declared: bool = False
+    rule: str = ""
+    turns: int = 0
+    tool_calls: int = 0
+    interventions: int = -1
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_microusd: int = 0
+    traceparent: str = ""
+
+
+def run_end(report: TurnReport) -> RunEnd:
+    """The run that `report` closes. Totals are what `begin` saw on the session's budget lines plus this turn."""
+    used = {spent.line.dimension: spent.used for spent in report.view.spent if spent.line.scope == "session"}
+    calls = len(report.attempts[-1].calls) if report.attempts else 0
+    return RunEnd(
+        org=report.org,
+        session=report.session,
+        outcome=report.outcome,
+        started_ms=report.view.session_started_ms or report.started_ns // 1_000_000,
+        ended_ms=report.ended_ns // 1_000_000,
+        agent=report.agent,
+        declared=report.declared,
+        rule=report.decision.rule or report.view.closed_by,
+        turns=report.turn or report.view.turn,
+        tool_calls=used["tool_calls"] + calls if "tool_calls" in used else report.view.steps,
+        interventions=used["interventions"] + (report.decision.action in ACTED) if "interventions" in used else -1,
+        input_tokens=used.get("input_tokens", 0) + report.usage.input,
+        output_tokens=used.get("output_tokens", 0) + report.usage.output,
+        cost_microusd=used.get("cost_microusd", 0) + (report.cost_microusd or 0),
+        traceparent=report.view.traceparent or (report.traceparent if report.view.new_session else ""),
+    )

@@ -1,0 +1,228 @@
+"""One trace a run, as ready spans (building them by the SDK's tracer costs several times as much).
+
+    invoke_agent {agent}                INTERNAL  root; sent when the run ends, under the id the others named before
+    |- POST /v1/chat/completions        SERVER    one a turn
+    |  |- guardproxy.intervene {action} INTERNAL  when something was done, or would have been
+    |  `- chat {model}                  CLIENT    one an upstream attempt
+    `- execute_tool {tool}              INTERNAL  made up from a call and its result; linked to the chat span
+
+The trace of the session's first request is adopted when it brings one; its agent is then traced by others, so that
+tool spans are left out and the summary is `guardproxy.session {agent}` below the caller's span. No content anywhere.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace.status import Status, StatusCode
+
+from guardproxy.core.model import Kind, Step
+from guardproxy.telemetry import semconv as s
+from guardproxy.telemetry._attributes import Attributes, Value, clean, flat, of_attempt, of_turn
+from guardproxy.telemetry._ids import Caller, read_traceparent, run_ids, sampled
+from guardproxy.telemetry._rounds import Recent, Round
+from guardproxy.telemetry.metrics import tool_outcome
+from guardproxy.telemetry.report import Attempt, RunEnd, TurnReport
+
+_SCOPE = InstrumentationScope(s.SCOPE)
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+_UNSET, _ERROR = Status(StatusCode.UNSET), Status(StatusCode.ERROR)
+_REMEMBERED = 8192  # runs whose ids are kept ready
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The trace of a run: its id, the context of its root, the caller whose trace it is, and whether it is sent."""
+
+    id: int
+    root: SpanContext
+    caller: Caller | None
+    sent: bool
+
+
+class Spans:
+    """Turns reports into spans and hands them to `emit`. `ratio`: share of runs that are traced."""
+
+    def __init__(self, key: bytes, resource: Resource, ratio: float, emit: Callable[[ReadableSpan], None]) -> None:
+        self._key = key
+        self._resource = resource
+        self._ratio = ratio
+        self._emit = emit
+        self._traces: Recent[Trace] = Recent(_REMEMBERED)
+        self._random = random.Random()  # noqa: S311 - span ids must be unequal, not secret
+
+    def trace(self, org: str, session: str, started_ms: int, traceparent: str) -> Trace:
+        """The trace of a run; `traceparent` as its first request brought it."""
+        known = self._traces.get((org, session, str(started_ms)))
+        if known is not None:
+            return known
+        trace_id, root_id = run_ids(self._key, org, session, started_ms)
+        caller = read_traceparent(traceparent)
+        if caller is not None:
+            return Trace(caller.trace_id, _context(caller.trace_id, root_id), caller, caller.sampled)
+        return Trace(trace_id, _context(trace_id, root_id), None, sampled(trace_id, self._ratio))
+
+    def turn(self, report: TurnReport, before: Round | None) -> tuple[int, int]:
+        """Send the spans of a turn; `before` is the answer whose results it brings. (trace, last chat span) ids."""
+        trace = self._trace_of(report)
+        if not trace.sent:
+            return trace.id, 0
+        base = flat(report.org, report.session, report.agent, declared=report.declared)
+        if trace.caller is None:
+            for index, step in enumerate(report.steps):
+                if step.kind is Kind.CALL:
+                    self._tool(report, index, step, before, trace, base)
+        turn = self._turn(report, trace, base)
+        action, mode = report.intervention
+        if action:
+            self._intervention(report, action, mode, turn, base)
+        operation, last = s.OPERATIONS.get(report.surface), 0
+        if operation is not None:
+            for number, attempt in enumerate(report.attempts, 1):
+                last = self._chat(report, attempt, number, operation, turn, base)
+        return trace.id, last
+
+    def run(self, run: RunEnd) -> None:
+        """Send the root span of a run that has ended."""
+        trace = self.trace(run.org, run.session, run.started_ms, run.traceparent)
+        if not trace.sent:
+            return
+        attributes = flat(run.org, run.session, run.agent, declared=run.declared) | {
+            s.OUTCOME: run.outcome,
+            s.SESSION_TURNS: run.turns,
+            s.SESSION_TOOL_CALLS: run.tool_calls,
+            s.SESSION_INPUT: run.input_tokens,
+            s.SESSION_OUTPUT: run.output_tokens,
+            s.SESSION_COST: run.cost_microusd / 1e6,
+        }
+        if run.interventions >= 0:
+            attributes[s.SESSION_INTERVENTIONS] = run.interventions
+        if run.rule:
+            attributes[s.RULE] = run.rule
+        if run.outcome == "cut":
+            attributes[s.ERROR_TYPE] = "guardproxy.cut"
+        name, parent = "guardproxy.session", None
+        if trace.caller is None:
+            name = "invoke_agent"
+            attributes[s.GEN_AI_OPERATION] = name
+        else:
+            parent = _context(trace.caller.trace_id, trace.caller.span_id, remote=True)
+        times = (run.started_ms * 1_000_000, run.ended_ms * 1_000_000)
+        status = _ERROR if run.outcome == "cut" else _UNSET
+        self._send(
+            f"{name} {clean(run.agent)}".rstrip(), SpanKind.INTERNAL, trace.root, parent, times, attributes, status
+        )
+
+    def _trace_of(self, report: TurnReport) -> Trace:
+        view = report.view
+        first = view.traceparent or (report.traceparent if view.new_session or not report.session else "")
+        session = report.session or f"{self._random.getrandbits(64):x}"
+        trace = self.trace(report.org, session, view.session_started_ms, first)
+        if report.session:
+            self._traces.keep((report.org, session, str(view.session_started_ms)), trace)
+        return trace
+
+    def _turn(self, report: TurnReport, trace: Trace, base: Attributes) -> SpanContext:
+        context = _context(trace.id, self._random.getrandbits(64) or 1)
+        caller = read_traceparent(report.traceparent)
+        parent, links = trace.root if report.session else None, []
+        if caller is not None:
+            remote = _context(caller.trace_id, caller.span_id, remote=True)
+            if caller.trace_id == trace.id:
+                parent = remote
+            else:
+                links.append(Link(remote, {s.LINK_TYPE: "caller"}))
+        status = _ERROR if report.status >= 500 else _UNSET
+        name = f"{report.method} {report.route}"
+        times = (report.started_ns, report.ended_ns)
+        self._send(name, SpanKind.SERVER, context, parent, times, base | dict(of_turn(report)), status, links)
+        return context
+
+    def _intervention(self, report: TurnReport, action: str, mode: str, turn: SpanContext, base: Attributes) -> None:
+        decision = report.decision
+        attributes = base | {s.ACTION: action, s.MODE: mode, s.RULE: decision.rule, s.COUNT: decision.count}
+        if decision.refused is not None:
+            line = decision.refused
+            attributes |= {s.SCOPE_OF_BUDGET: line.scope, s.DIMENSION: line.dimension, s.LIMIT: line.limit}
+        end = report.attempts[0].started_ns if report.attempts else report.ended_ns
+        times = (min(report.started_ns + report.begin_ns, end), end)
+        name = f"guardproxy.intervene {action}"
+        self._send(name, SpanKind.INTERNAL, self._below(turn), turn, times, attributes)
+
+    def _chat(
+        self, report: TurnReport, attempt: Attempt, number: int, operation: str, turn: SpanContext, base: Attributes
+    ) -> int:
+        context = self._below(turn)
+        attributes = base | dict(of_attempt(report, attempt, number, operation))
+        status = _ERROR if attempt.error_type or attempt.status >= 400 else _UNSET
+        name = f"{operation} {clean(report.model)}".rstrip()
+        times = (attempt.started_ns, attempt.ended_ns)
+        self._send(name, SpanKind.CLIENT, context, turn, times, attributes, status)
+        return context.span_id
+
+    def _tool(
+        self, report: TurnReport, index: int, step: Step, before: Round | None, trace: Trace, base: Attributes
+    ) -> None:
+        known = before is not None and step.call in before.calls
+        attributes = base | {
+            s.GEN_AI_OPERATION: "execute_tool",
+            s.GEN_AI_TOOL: clean(step.tool),
+            s.GEN_AI_TOOL_TYPE: "function",
+            s.FP_CALL: step.call.hex(),
+            s.FP_RESULT: step.result.hex(),
+            s.TOOL_OUTCOME: tool_outcome(step),
+            s.TOOL_TIMING: "proxy_observed" if known else "unknown",
+            s.SYNTHETIC: True,
+        }
+        repeats = report.repeats(index)
+        if repeats:
+            attributes |= {s.REPEAT_COUNT: repeats, s.RULE: report.decision.rule}
+        start, links = report.started_ns, []
+        if before is not None and known:
+            start = before.ended_ns
+            if before.calls[step.call]:
+                attributes[s.GEN_AI_TOOL_CALL_ID] = clean(before.calls[step.call])
+            if before.span_id and before.trace_id == trace.id:
+                links.append(Link(_context(trace.id, before.span_id), {s.LINK_TYPE: "call"}))
+        status = _ERROR if attributes[s.TOOL_OUTCOME] == "error" else _UNSET
+        name, times = f"execute_tool {clean(step.tool)}".rstrip(), (start, report.started_ns)
+        self._send(name, SpanKind.INTERNAL, self._below(trace.root), trace.root, times, attributes, status, links)
+
+    def _below(self, parent: SpanContext) -> SpanContext:
+        return _context(parent.trace_id, self._random.getrandbits(64) or 1)
+
+    def _send(
+        self,
+        name: str,
+        kind: SpanKind,
+        context: SpanContext,
+        parent: SpanContext | None,
+        times: tuple[int, int],
+        attributes: Mapping[str, Value],
+        status: Status = _UNSET,
+        links: list[Link] | tuple[()] = (),
+    ) -> None:
+        span = ReadableSpan(
+            name=name,
+            context=context,
+            parent=parent,
+            resource=self._resource,
+            attributes=attributes,
+            links=links,
+            kind=kind,
+            status=status,
+            start_time=times[0],
+            end_time=max(times),  # two machines' clocks may disagree
+            instrumentation_scope=_SCOPE,
+        )
+        self._emit(span)
+
+
+def _context(trace_id: int, span_id: int, *, remote: bool = False) -> SpanContext:
+    return SpanContext(trace_id, span_id, remote, _SAMPLED)

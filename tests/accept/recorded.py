@@ -1,0 +1,79 @@
+"""Recorded runs of other people, as turns to play. They stand beside the repository and are not part of it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Json = dict[str, Any]
+SHARED = Path(__file__).parents[3] / "shared"
+
+
+def shared(*parts: str) -> Path:
+    """A file or folder beside the repository; the test is skipped where it is absent."""
+    path = SHARED.joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f"../shared/{'/'.join(parts)} is not here: this test plays what others recorded")
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One session. `asks` are the positions at which the agent asked: of each answer, and the end if it had asked."""
+
+    id: str
+    group: str
+    model: str
+    messages: Sequence[Json]
+    asks: Sequence[int]
+    raw: Json
+
+    @property
+    def tools(self) -> list[Json]:
+        """Definitions of the tools that the session calls."""
+        calls = (call for message in self.messages for call in message.get("tool_calls") or ())
+        names = dict.fromkeys(call["function"]["name"] for call in calls)
+        return [{"type": "function", "function": {"name": n, "parameters": {"type": "object"}}} for n in names if n]
+
+
+def sessions(most: int, turns: int, longest: int) -> list[Recorded]:
+    """At most `most` sessions of at most `longest` turns each and `turns` in all: first one of each group, then the next.
+
+    Within a group the hand-labelled loops come first, so that there is something to decide, then by a hash of the id.
+    """
+    labels = {row["id"]: row for row in map(json.loads, shared("trajectories", "dev-labels.jsonl").open(encoding="utf-8"))}
+    groups: dict[str, list[tuple[bool, str, Json]]] = defaultdict(list)
+    for run in _lines(shared("trajectories", "dev.jsonl.gz")):
+        label = labels[run["id"]]
+        order = hashlib.sha256(run["id"].encode()).hexdigest()
+        if 0 < len(_asks(run["messages"])) <= longest:
+            groups[label["source_group"]].append((label["loop"] != "yes", order, run))
+    columns = [[(name, row[2]) for row in sorted(rows, key=lambda row: row[:2])] for name, rows in sorted(groups.items())]
+    chosen: list[Recorded] = []
+    for name, run in (one for row in zip_longest(*columns) for one in row if one):
+        asks = _asks(run["messages"])
+        if len(chosen) == most or turns < len(asks):
+            break
+        turns -= len(asks)
+        chosen.append(Recorded(run["id"], name, run["model"] or "unknown", run["messages"], asks, run))
+    return chosen
+
+
+def _lines(path: Path) -> Iterator[Json]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def _asks(messages: Sequence[Json]) -> list[int]:
+    asks = [at for at, message in enumerate(messages) if message["role"] == "assistant" and at]
+    return asks if not messages or messages[-1]["role"] == "assistant" else [*asks, len(messages)]

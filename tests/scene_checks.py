@@ -1,0 +1,314 @@
+"""What must hold on every turn of every scene, whatever the case is about."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter
+from guardproxy.core.model import Call, Kind, Message
+from tests.live import Json
+from tests.scenes import Move, Scene, Turn
+
+SPLICE = b'"stream_options":{"include_usage":true}, '
+FORBID = b'"tool_choice":"none", '
+REMAINING = "x-guardproxy-budget-remaining"
+HIDDEN = re.compile(r"<system|NEVER mention|do not tell|ignore previous|不要告诉", re.IGNORECASE)
+HAN = re.compile(r"[\u4e00-\u9fff]")
+UPSTREAM = ("", "nudge", "firm", "finalize")
+"""Verdicts with which a request goes on to the provider."""
+
+
+def check(turns: list[Turn], printer: Fingerprinter) -> None:
+    """All of it."""
+    for turn in turns:
+        try:
+            check_turn(turn, printer)
+        except AssertionError as error:
+            error.add_note(f"{turn.scene.case}, request after {turn.number} moves: {turn.answer.verdict} {turn.answer.rule}")
+            raise
+    check_run(turns)
+
+
+def check_turn(turn: Turn, printer: Fingerprinter) -> None:
+    """One request and its answer."""
+    verdict(turn)
+    if turn.expected in UPSTREAM:
+        assert turn.got is not None, "the request did not reach the provider"
+        request(turn)
+        answer(turn)
+        seen_calls(turn, printer)
+    elif turn.expected == "cut":
+        ended(turn)
+    else:
+        refused(turn)
+    seen_steps(turn, printer)
+
+
+def check_run(turns: list[Turn]) -> None:
+    """The turns together."""
+    scene = turns[0].scene
+    names = {turn.answer.headers["x-guardproxy-session-id"] for turn in turns}
+    assert len(names) == scene.sessions, names
+    for number, amount in scene.counted.items():
+        assert sum(turn.got is not None for turn in turns[: number + 1]) == amount
+    check_numbers(turns)
+    advice = [(turn.report.view.span, text) for turn in turns for text in new_advice(turn)]
+    assert len(set(advice)) == len(advice), "the same advice twice"
+    for number, pattern in scene.says.items():
+        said = "\n".join(new_advice(turns[number])) or text_of(turns[number])
+        assert re.search(pattern, said), f"{number}: {pattern!r} is not said in {said!r}"
+
+
+def check_numbers(turns: list[Turn]) -> None:
+    """Turns are counted one by one; another attempt at one, and what is answered in our words after an end, are none."""
+    number = 0
+    for turn in turns:
+        again = turn.last is not None and turn.last.status != 200
+        if not (again or turn.report.view.closed or turn.expected == "deny"):
+            number += 1
+        assert turn.answer.headers["x-guardproxy-turn"] == str(number + (turn.expected == "deny"))
+
+
+def verdict(turn: Turn) -> None:
+    """The headers say what the scene says."""
+    said, expected = turn.answer.verdict, turn.expected
+    if not expected:
+        assert said in ("pass", "observe"), said
+        assert turn.answer.status == turn.move.status
+        return
+    assert said == {"over": "cut"}.get(expected, expected), f"expected {expected}, got {said} ({turn.answer.rule})"
+    assert not turn.scene.rule or turn.answer.rule == turn.scene.rule, turn.answer.rule
+
+
+def additions(turn: Turn) -> dict[int, str]:
+    """What was added to the request's messages on its way, by index; nothing else may differ in them."""
+    assert turn.got is not None
+    ours: list[Json] = turn.got.json["messages"]
+    theirs = turn.messages
+    assert [(m["role"], m.get("tool_call_id")) for m in ours] == [(m["role"], m.get("tool_call_id")) for m in theirs]
+    found = {}
+    for index, (out, came) in enumerate(zip(ours, theirs, strict=True)):
+        if out != came:
+            assert {**out, "content": None} == {**came, "content": None}
+            found[index] = _added(out["content"], came["content"])
+    return found
+
+
+def _added(out: object, came: object) -> str:
+    if isinstance(out, str) and isinstance(came, str):
+        assert out.startswith(came)
+        return out[len(came) :]
+    assert isinstance(out, list)
+    assert isinstance(came, list)
+    assert out[: len(came)] == came
+    assert all(set(part) == {"type", "text"} for part in out[len(came) :])
+    return "".join(part["text"] for part in out[len(came) :])
+
+
+def new_advice(turn: Turn) -> list[str]:
+    """The texts that were added on this turn and not before."""
+    if turn.got is None:
+        return []
+    before = known(turn.before)
+    return [text.removeprefix(before.get(index, "")) for index, text in additions(turn).items() if text != before.get(index)]
+
+
+def known(turn: Turn | None) -> dict[int, str]:
+    """The texts that the provider has been sent with this conversation."""
+    while turn is not None and turn.got is None:
+        turn = turn.before
+    return additions(turn) if turn else {}
+
+
+def request(turn: Turn) -> None:
+    """Bytes: but for what the verdict and the usage splice put in, what the client sent."""
+    assert turn.got is not None
+    body, added = turn.got.body, additions(turn)
+    asks = turn.stream and "stream_options" not in turn.scene.more
+    assert (SPLICE in body) == asks
+    assert ("usage" in turn.answer.headers.get("x-guardproxy-edit", "").split(",")) == asks
+    plain = body.replace(SPLICE, b"", 1)
+    if turn.expected == "finalize":
+        plain = allow(plain, turn.scene)
+    undone = undo(plain, added, turn.messages)
+    assert undone == turn.sent
+    prefix(turn)
+    if turn.last is not None and turn.last.status != 200:
+        assert turn.before is not None
+        assert turn.before.got is not None
+        assert body == turn.before.got.body, "another attempt, another body"
+        return
+    fresh = new_advice(turn)
+    assert bool(fresh) == bool(turn.expected), f"advice: {fresh}"
+    for text in fresh:
+        lint(text, turn.scene)
+        assert max(added) == place(turn.messages), "advice in the wrong place"
+
+
+def allow(body: bytes, scene: Scene) -> bytes:
+    """The body with the tools allowed again."""
+    ours, theirs = FORBID, b""
+    if "tool_choice" in scene.more:
+        ours, theirs = b'"tool_choice": "none"', json.dumps({"tool_choice": scene.more["tool_choice"]})[1:-1].encode()
+    assert body.count(ours) == 1
+    return body.replace(ours, theirs, 1)
+
+
+def undo(body: bytes, added: dict[int, str], messages: list[Json]) -> bytes:
+    """The body without the added texts, taken out where the serialised message shows them."""
+    for index, text in added.items():
+        quoted = json.dumps(text, ensure_ascii=False)[1:-1].encode()
+        if isinstance(messages[index]["content"], list):
+            quoted = b', {"type":"text","text":"%b"}' % quoted
+        assert body.count(quoted), "our text is not spelled as we spell it"
+        body = body.replace(quoted, b"", 1)
+    return body
+
+
+def prefix(turn: Turn) -> None:
+    """What the provider has seen of this conversation comes again byte for byte (its prompt cache), advice included."""
+    before = turn.before
+    if before is None or before.got is None or turn.got is None or turn.last is None or turn.last.anew is not None:
+        return
+    if before.history == turn.history:
+        old, new = additions(before), additions(turn)
+        assert all(new[index].startswith(text) for index, text in old.items())
+        return
+    assert messages_bytes(turn.got.body).startswith(messages_bytes(before.got.body))
+
+
+def messages_bytes(body: bytes) -> bytes:
+    """The messages of a body as they are spelled, without the closing bracket."""
+    return body[body.index(b'"messages": [') : body.rindex(b'], "tools"')]
+
+
+def place(messages: list[Json]) -> int:
+    """Where advice belongs: the last tool result since the model spoke, else the last user message."""
+    spoke = max((i for i, m in enumerate(messages) if m["role"] == "assistant"), default=-1)
+    for roles in (("tool", "function"), ("user",)):
+        found = [i for i, m in enumerate(messages) if m["role"] in roles and i > spoke]
+        if found:
+            return found[-1]
+    return max(i for i, m in enumerate(messages) if m["role"] == "user")
+
+
+def lint(text: str, scene: Scene) -> None:
+    """A text of ours says where it comes from, hides nothing, and is in the conversation's language."""
+    assert text.count(GUARD_MARK) == 1, text
+    assert not HIDDEN.search(text)
+    assert bool(HAN.search(text)) == (scene.language == "zh"), text
+
+
+def answer(turn: Turn) -> None:
+    """The provider's bytes; on finalize without calls, and never without words."""
+    got, replied = turn.answer, turn.replied
+    asked = turn.stream and "stream_options" not in turn.scene.more
+    if turn.expected == "finalize" and turn.calls:
+        message, finish = message_of(turn)
+        assert not message.get("tool_calls")
+        assert not message.get("function_call")
+        assert finish == "stop"
+        assert message["content"]
+        return
+    assert got.status == turn.move.status
+    if asked and got.status == 200:
+        assert b'"usage"' not in got.body
+        replied = b"".join(event + b"\n\n" for event in replied.split(b"\n\n") if event and b'"usage"' not in event)
+    assert got.body == replied
+
+
+def ended(turn: Turn) -> None:
+    """A cut: a whole answer in the model's place, and nothing sent on."""
+    assert turn.got is None, "the provider was asked after the cut"
+    assert turn.answer.status == 200
+    message, finish = message_of(turn)
+    assert message["role"] == "assistant"
+    if turn.scene.more.get("tool_choice") == "required":
+        assert finish == "tool_calls"
+        (call,) = message["tool_calls"]
+        assert call["function"]["name"] == "final_answer"
+        assert re.fullmatch("[A-Za-z0-9]{9}", call["id"])
+        message = {"content": json.loads(call["function"]["arguments"])["answer"]}
+    else:
+        assert finish == "stop"
+    assert "tool_calls" not in message
+    lint(message["content"], turn.scene)
+    kind = "text/event-stream" if turn.stream else "application/json"
+    assert turn.answer.headers["Content-Type"].startswith(kind)
+
+
+def refused(turn: Turn) -> None:
+    """HTTP 400 in OpenAI's shape: after the last text, or where a budget has no room."""
+    code = {"over": "session_cut", "deny": "budget_exceeded"}[turn.expected]
+    headers, error = turn.answer.headers, turn.answer.json["error"]
+    assert turn.got is None
+    assert turn.answer.status == 400
+    assert error["code"] == code
+    assert error["type"]
+    assert "param" in error
+    assert headers["x-should-retry"] == "false"
+    assert "Retry-After" not in headers
+    if turn.before is not None and turn.before.expected == "deny":
+        assert headers[REMAINING] == turn.before.answer.headers[REMAINING], "a denied request counts"
+    lint(error["message"], turn.scene)
+
+
+def text_of(turn: Turn) -> str:
+    """The text that the client got, in an answer or in an error."""
+    if turn.answer.status != 200:
+        return str(turn.answer.json["error"]["message"])
+    return str(message_of(turn)[0].get("content"))
+
+
+def message_of(turn: Turn) -> tuple[Json, str]:
+    """The message and finish reason that the client got, put together from chunks where it streams."""
+    if not turn.stream:
+        choice = turn.answer.json["choices"][0]
+        return choice["message"], choice["finish_reason"]
+    message: Json = {}
+    finish = ""
+    assert turn.answer.body.endswith(b"data: [DONE]\n\n")
+    for event in turn.answer.body.split(b"\n\n"):
+        if not event.startswith(b"data: {"):
+            continue
+        for choice in json.loads(event[6:])["choices"] or ():
+            finish = choice.get("finish_reason") or finish
+            for key, value in choice["delta"].items():
+                message[key] = message.get(key, "") + value if key == "content" and value else value
+    return message, finish
+
+
+def seen_calls(turn: Turn, printer: Fingerprinter) -> None:
+    """Our view of the answer: the calls that the model made, repaired where the provider's form is odd."""
+    if turn.move.status == 200:
+        made = tuple((tool, call_id, printer.call(Call(tool, arguments))) for tool, arguments, call_id in turn.calls)
+        if turn.move.legacy:
+            made = tuple((tool, "", fp) for tool, _, fp in made)
+        assert turn.report.attempts[-1].calls == made
+
+
+def seen_steps(turn: Turn, printer: Fingerprinter) -> None:
+    """Our view of the request: each call with its own result, once."""
+    last, before = turn.last, turn.before
+    if turn.expected in ("over", "deny") or last is None or before is None or last.anew is not None:
+        return
+    if turn.report.view.closed or last.status != 200 or last.forgets:
+        return
+    seen = [(step.tool, step.call, step.result) for step in turn.report.steps]
+    assert seen == expected_steps(last, printer), "wrong steps"
+    if last.calls:
+        assert turn.report.view.steps - before.report.view.steps == len(last.calls), "steps lost or counted twice"
+
+
+def expected_steps(move: Move, printer: Fingerprinter) -> list[tuple[str, bytes, bytes]]:
+    """The steps that a move is."""
+    found = []
+    for (tool, arguments, _), result in zip(move.calls, move.results, strict=True):
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        plain = "\n".join(part["text"] for part in result) if isinstance(result, list) else result
+        message = None if plain is None else Message("tool", plain)
+        step = printer.step(Call(tool, text), message, first=not found, at_ms=0)
+        assert step.kind is Kind.CALL
+        found.append((step.tool, step.call, step.result))
+    return found

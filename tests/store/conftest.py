@@ -1,0 +1,49 @@
+"""Real servers for the store's tests: the embedded Valkey always, Debian's Redis with the marker `redis_server`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from guardproxy.store import embedded
+from guardproxy.store.embedded import Embedded
+from guardproxy.store.redis import Store
+
+SERVERS = ["valkey", pytest.param("redis", marks=pytest.mark.redis_server)]
+
+
+def binary_of(name: str) -> Path | None:
+    if name == "valkey":
+        return None
+    found = shutil.which("redis-server")
+    assert found, "the marker redis_server asks for Debian's redis-server: apt install redis-server"
+    return Path(found)
+
+
+@pytest.fixture(scope="session", params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Iterator[Embedded]:
+    with embedded.scratch(binary_of(request.param)) as running:
+        yield running
+
+
+@pytest.fixture
+async def store(server: Embedded) -> AsyncIterator[Store]:
+    made = await Store.connect(socket_path=server.socket_path, timeout_ms=5000)
+    await made._client.command("FLUSHALL")
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def own_server(server_name: str) -> Iterator[Embedded]:
+    """A server that a test may stop, freeze and kill."""
+    with embedded.scratch(binary_of(server_name)) as running:
+        yield running
+
+
+@pytest.fixture(params=SERVERS)
+def server_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)

@@ -1,0 +1,103 @@
+"""Reports as the flow builds them, for tests: a run that reads one file again and again and is cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from guardproxy.config import TelemetrySection
+from guardproxy.core.model import Decision, Finding, Flag, Kind, Line, Step, Triple, Usage
+from guardproxy.core.view import Spent, View
+from guardproxy.telemetry.report import Attempt, TurnReport
+
+SECOND = 1_000_000_000
+T0 = 1_800_000_000 * SECOND
+CALL, RESULT = b"c" * 16, b"r" * 16
+SECRET_TEXT = "the-secret-argument"
+
+
+def settings(**changes) -> TelemetrySection:
+    return TelemetrySection(**{"log_level": "error", "log_format": "json", **changes})
+
+
+def step(tool: str = "read_file", *, flags: Flag = Flag.NONE, call: bytes = CALL, kind: Kind = Kind.CALL) -> Step:
+    return Step(kind, tool, call, call, call, RESULT, RESULT, flags=flags | Flag.ROUND_START)
+
+
+def finding(count: int, last: int) -> Finding:
+    evidence = tuple(range(last - count + 1, last + 1))
+    return Finding("repeated_call", count, Triple(3, 4, 6), CALL, (CALL,), "read_file: 3 equal results", evidence)
+
+
+def view(turn: int = 1, **changes) -> View:
+    line = Line("session", "cost_microusd", 0)
+    values = {
+        "session": "s-1",
+        "thread": "main",
+        "turn": turn,
+        "now_ms": T0 // 1_000_000 + turn * 10_000,
+        "steps": turn - 1,
+        "session_started_ms": T0 // 1_000_000,
+        "new_session": turn == 1,
+        "spent": (Spent(line, 1500 * (turn - 1), 0), Spent(Line("session", "tool_calls", 0), turn - 1, 0)),
+    }
+    return View(**values | changes)
+
+
+def turn(number: int = 1, **changes) -> TurnReport:
+    """Turn `number` of the run: it brings one result (but the first) and asks for the same call again."""
+    start = T0 + number * 10 * SECOND
+    attempt = Attempt(
+        started_ns=start + SECOND // 1000,
+        first_chunk_ns=start + SECOND // 2,
+        ended_ns=start + 2 * SECOND,
+        status=200,
+        usage=Usage(1000, 50, 400),
+        calls=(("read_file", f"call_{number}", CALL),),
+        finish_reason="tool_calls",
+    )
+    values = {
+        "org": "acme",
+        "session": "s-1",
+        "thread": "main",
+        "view": view(number),
+        "decision": Decision("pass"),
+        "started_ns": start,
+        "ended_ns": start + 2 * SECOND + SECOND // 1000,
+        "turn": number,
+        "agent": "codex",
+        "model": "gpt-4o",
+        "response_model": "gpt-4o-2024-08-06",
+        "response_id": "chatcmpl-1",
+        "server_address": "api.openai.com",
+        "server_port": 443,
+        "stream": True,
+        "attempts": (attempt,),
+        "usage": attempt.usage,
+        "cost_microusd": 1500,
+        "steps": (step(),) if number > 1 else (),
+        "overhead_request_ns": 400_000,
+        "overhead_response_ns": 200_000,
+        "begin_ns": 300_000,
+        "settle_ns": 300_000,
+    }
+    return TurnReport(**values | changes)
+
+
+def nudged(number: int = 4) -> TurnReport:
+    """A turn on which the third equal result arrives."""
+    found = finding(3, number - 2)
+    decision = Decision("nudge", rule="repeated_call", count=3, reason=found.reason, finding=found, findings=(found,))
+    return turn(number, decision=decision)
+
+
+def cut(number: int = 7) -> TurnReport:
+    """The turn that ends the run: no attempt."""
+    found = finding(6, number - 2)
+    decision = Decision("cut", rule="repeated_call", count=6, reason=found.reason, finding=found, findings=(found,))
+    done = turn(number, decision=decision, attempts=(), usage=Usage(), cost_microusd=0, outcome="cut")
+    return replace(done, ended_ns=done.started_ns + SECOND // 100)
+
+
+def life() -> list[TurnReport]:
+    """A whole run of seven turns."""
+    return [turn(1), turn(2), turn(3), nudged(4), turn(5), turn(6), cut(7)]

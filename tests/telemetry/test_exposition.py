@@ -1,0 +1,81 @@
+"""The Prometheus text, read back by a small parser of the format."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given, strategies as st
+
+from guardproxy.telemetry.exposition import render
+from guardproxy.telemetry.metrics import Meter, RunMetrics
+from tests.telemetry.reports import life
+
+SAMPLE = re.compile(r'^([a-z_]\w*)(?:\{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)$')
+PAIR = re.compile(r'(\w+)="((?:[^"\\\n]|\\.)*)"')
+UNESCAPE = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
+
+
+def parse(text: str) -> tuple[dict[str, str], dict[tuple[str, frozenset], float]]:
+    """(type by metric, value by name and labels)."""
+    types, samples = {}, {}
+    for line in text.split("\n")[:-1]:
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert name not in types
+            types[name] = kind
+        elif not line.startswith("# HELP "):
+            found = SAMPLE.match(line)
+            assert found, line
+            pairs = {
+                (key, re.sub(r"\\.", lambda m: UNESCAPE[m[0]], value)) for key, value in PAIR.findall(found[2] or "")
+            }
+            key = (found[1], frozenset(pairs))
+            assert key not in samples
+            samples[key] = float(found[3])
+    return types, samples
+
+
+def meter() -> Meter:
+    counted = Meter()
+    for report in life():
+        RunMetrics(counted).turn(report, (8.0,))
+    return counted
+
+
+def test_nothing_counted_is_nothing():
+    assert render(Meter().snapshot(1)) == ""
+
+
+def test_types_and_values():
+    types, samples = parse(render(meter().snapshot(1)))
+
+    assert types["guardproxy_turns_total"] == "counter"
+    assert types["guardproxy_overhead_duration_seconds"] == "histogram"
+    labels = frozenset({("guardproxy_org_id", "acme"), ("gen_ai_agent_name", "codex")})
+    assert samples["guardproxy_turns_total", labels] == 7
+
+
+def test_histograms_are_cumulative_and_whole():
+    types, samples = parse(render(meter().snapshot(1)))
+
+    for name in [name for name, kind in types.items() if kind == "histogram"]:
+        rows: dict[frozenset, list[tuple[float, float]]] = {}
+        for (sample, labels), count in samples.items():
+            if sample == f"{name}_bucket":
+                (bound,) = [value for key, value in labels if key == "le"]
+                plain = frozenset(pair for pair in labels if pair[0] != "le")
+                rows.setdefault(plain, []).append((float(bound), count))
+        for labels, buckets in rows.items():
+            counts = [count for _, count in sorted(buckets)]
+            assert counts == sorted(counts)
+            assert sorted(buckets)[-1] == (float("inf"), samples[f"{name}_count", labels])
+            assert samples[f"{name}_sum", labels] >= 0
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=90))
+def test_any_label_value_survives(text):
+    counted = Meter()
+    counted.add("guardproxy.turns", ("acme", text))
+    _, samples = parse(render(counted.snapshot(1)))
+
+    assert [dict(labels)["gen_ai_agent_name"] for _, labels in samples] == [text]

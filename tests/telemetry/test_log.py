@@ -1,0 +1,145 @@
+"""Log lines: one decision line a turn, that replay could read, without content."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+from dataclasses import replace
+
+import pytest
+
+from guardproxy.core.fingerprint import unpack
+from guardproxy.core.model import Decision
+from guardproxy.telemetry import Telemetry, log
+from tests.telemetry.reports import SECRET_TEXT, cut, life, nudged, settings, turn, view
+
+
+@pytest.fixture
+def lines(capsys):
+    """What is written to stderr, as a function of the format and level."""
+
+    def read(style: str = "json", level: str = "info", reports=()) -> list[str]:
+        telemetry = Telemetry(settings(log_format=style, log_level=level), b"k" * 32, "test")
+        for report in reports:
+            telemetry.report(report)
+        return capsys.readouterr().err.split("\n")[:-1]
+
+    yield read
+    log.setup("error", "json")
+
+
+def test_one_json_line_a_turn(lines):
+    found = [json.loads(line) for line in lines(reports=life())]
+
+    assert [line["turn"] for line in found] == [1, 2, 3, 4, 5, 6, 7]
+    assert {line["message"] for line in found} == {"turn"}
+    assert found[3] | {"at": 0, "facts": 0} == {
+        "at": 0,
+        "level": "info",
+        "logger": "guardproxy.turn",
+        "message": "turn",
+        "org": "acme",
+        "session": "s-1",
+        "thread": "main",
+        "turn": 4,
+        "action": "nudge",
+        "status": 200,
+        "ms": 2001,
+        "rule": "repeated_call",
+        "count": 3,
+        "reason": "read_file: 3 equal results",
+        "mode": "enforce",
+        "model": "gpt-4o",
+        "facts": 0,
+    }
+    assert found[6]["outcome"] == "cut"
+
+
+def test_the_facts_can_be_read_again(lines):
+    (line,) = lines(reports=[turn(2)])
+
+    assert [unpack(bytes.fromhex(fact)) for fact in json.loads(line)["facts"]] == list(turn(2).steps)
+
+
+@pytest.mark.parametrize(
+    ("report", "key", "expected"),
+    [
+        (turn(1, view=view(1, retry=True)), "retry", True),
+        (turn(1, view=view(1, degraded=True)), "degraded", True),
+        (turn(1, error_type="timeout"), "error", "timeout"),
+        (turn(1, edits=("usage",)), "edits", ["usage"]),
+        (turn(1, decision=Decision("pass", spared=("retry",))), "spared", ["retry"]),
+        (turn(1, decision=Decision("observe", rule="cycle", would="cut")), "would", "cut"),
+    ],
+)
+def test_what_is_said_only_when_it_is_so(lines, report, key, expected):
+    said, silent = (json.loads(line) for line in lines(reports=[report, turn(2)]))
+
+    assert said[key] == expected
+    assert key not in silent
+
+
+def test_no_content(lines):
+    written = lines(reports=[replace(report, advice=SECRET_TEXT) for report in life()])
+
+    assert len(written) == 7
+    assert not [line for line in written if SECRET_TEXT in line]
+
+
+def test_for_people(lines):
+    written = lines("text", reports=[turn(1), nudged(), cut()])
+
+    assert [line.split("  ", 1)[1] for line in written] == [
+        "pass      s-1 turn 1  200 in 2001 ms",
+        "nudge     s-1 turn 4  repeated_call x3: read_file: 3 equal results",
+        "cut       s-1 turn 7  repeated_call x6: read_file: 3 equal results",
+    ]
+
+
+@pytest.mark.parametrize(("level", "count"), [("debug", 1), ("info", 1), ("warning", 0), ("error", 0)])
+def test_levels(lines, level, count):
+    assert len(lines(level=level, reports=[turn(1)])) == count
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_any_name_and_any_error_makes_one_record(lines, style):
+    wild = "a\ud800\n\x1b[31mb"
+    written = lines(style, reports=[turn(1, session=wild, view=view(1, session=wild))])
+    assert len(written) == 1
+    assert "\x1b" not in written[0]
+    try:
+        raise ValueError(wild)
+    except ValueError:
+        logging.getLogger("guardproxy.test").exception("it %s", wild)
+    written += lines(style)
+
+    assert "ValueError" in "\n".join(written)
+    if style == "json":
+        assert [json.loads(line)["level"] for line in written] == ["info", "error"]
+
+
+def test_a_closed_stderr_ends_nothing(lines, monkeypatch):
+    telemetry = Telemetry(settings(log_level="info"), b"k" * 32, "test")
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    telemetry.report(turn(1))
+
+    assert telemetry.snapshot().series.get("guardproxy.telemetry.errors") is None
+
+
+def test_set_up_twice_writes_once(lines):
+    log.setup("info", "json")
+    log.setup("info", "json")
+
+    assert len(lines(reports=[turn(1)])) == 1
+
+
+def test_libraries_are_heard_from_warning(lines):
+    lines()
+    logging.getLogger("some.library").info("chatter")
+    logging.getLogger("some.library").warning("trouble")
+
+    assert [json.loads(line)["message"] for line in lines()] == ["trouble"]

@@ -1,0 +1,223 @@
+"""Metrics derived from reports, and the bounds on their labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, strategies as st
+
+from guardproxy.core.model import Decision, Flag, Line, Usage
+from guardproxy.telemetry import RunEnd, semconv
+from guardproxy.telemetry.metrics import BY_NAME, MAX_SERIES, MAX_VALUES, MAX_VALUES_ELSE, TABLE, Meter, RunMetrics
+from guardproxy.telemetry.report import run_end
+from tests.telemetry.reports import SECOND, cut, life, nudged, step, turn, view
+
+OBSERVED = Decision("observe", rule="cycle", mode="observe", would="cut")
+DENIED = Decision("deny", rule="budget", refused=Line("span", "turns", 1, limit=8))
+FAILED = replace(turn(1).attempts[0], status=502, error_type="502")
+
+
+def series(*reports, trips=()):
+    meter = Meter()
+    for report in reports:
+        RunMetrics(meter).turn(report, trips)
+    return meter.snapshot(1).series
+
+
+def value(found, name, *labels) -> float:
+    return found.get(name, {}).get(labels, [0.0])[0]
+
+
+def count(found, name, *labels) -> float:
+    return sum(found.get(name, {}).get(labels, [0.0])[1:])
+
+
+CLIENT = ("chat", "openai", "gpt-4o", "gpt-4o-2024-08-06", "api.openai.com")
+
+
+@pytest.mark.parametrize(
+    ("report", "name", "labels", "expected"),
+    [
+        (turn(1), "guardproxy.turns", ("acme", "codex"), 1),
+        (turn(1, view=view(1, retry=True)), "guardproxy.turns", ("acme", "codex"), 0),
+        (turn(1, view=view(1, counted=False)), "guardproxy.turns", ("acme", "codex"), 0),
+        (turn(1, view=view(1, admitted=False)), "guardproxy.turns", ("acme", "codex"), 0),
+        (turn(1, view=view(1, closed=True)), "guardproxy.turns", ("acme", "codex"), 0),
+        (turn(1, session=""), "guardproxy.turns", ("acme", "codex"), 0),
+        (nudged(), "guardproxy.interventions", ("acme", "nudge", "repeated_call", "enforce"), 1),
+        (cut(), "guardproxy.interventions", ("acme", "cut", "repeated_call", "enforce"), 1),
+        (turn(1, decision=OBSERVED), "guardproxy.interventions", ("acme", "cut", "cycle", "observe"), 1),
+        (turn(1, decision=DENIED), "guardproxy.budget.rejections", ("span", "turns"), 1),
+        (turn(1), "guardproxy.tokens", ("acme", "gpt-4o", "input"), 1000),
+        (turn(1), "guardproxy.tokens", ("acme", "gpt-4o", "cache_read"), 400),
+        (turn(1), "guardproxy.tokens", ("acme", "gpt-4o", "reasoning"), 0),
+        (turn(1), "guardproxy.cost.usd", ("acme", "gpt-4o"), 0.0015),
+        (turn(1, cost_microusd=None), "guardproxy.cost.usd", ("acme", "gpt-4o"), 0),
+        (turn(2), "guardproxy.tool.calls", ("read_file", "ok"), 1),
+        (turn(2, steps=(step(flags=Flag.FAILED),)), "guardproxy.tool.calls", ("read_file", "error"), 1),
+        (turn(2, steps=(step(flags=Flag.UNANSWERED),)), "guardproxy.tool.calls", ("read_file", "abandoned"), 1),
+        (nudged(), "guardproxy.tool.repeats", ("read_file", "repeated_call"), 1),
+        (turn(1, attempts=(FAILED,), retries=2), "guardproxy.upstream.retries", ("openai", "502"), 2),
+        (turn(1, view=view(1, degraded=True)), "guardproxy.store.fallbacks", ("open",), 1),
+    ],
+)
+def test_counters(report, name, labels, expected):
+    assert value(series(report), name, *labels) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("report", "name", "labels", "total"),
+    [
+        (turn(1), "http.server.request.duration", ("POST", "/v1/chat/completions", "200", ""), 2.001),
+        (turn(1), "gen_ai.client.operation.duration", (*CLIENT, ""), 1.999),
+        (turn(1), "gen_ai.client.operation.time_to_first_chunk", CLIENT, 0.499),
+        (turn(1), "gen_ai.client.token.usage", (*CLIENT, "output"), 50),
+        (turn(1), "guardproxy.overhead.duration", ("request",), 0.0004),
+        (turn(1), "guardproxy.overhead.duration", ("response",), 0.0002),
+        (turn(1), "guardproxy.store.operation.duration", ("begin", ""), 0.0003),
+        (turn(1), "guardproxy.store.operation.duration", ("settle", ""), 0.0003),
+    ],
+)
+def test_histograms(report, name, labels, total):
+    found = series(report)
+
+    assert value(found, name, *labels) == pytest.approx(total)
+    assert count(found, name, *labels) == 1
+
+
+def test_a_failed_attempt_is_counted_by_its_duration_only():
+    found = series(turn(1, attempts=(FAILED,), usage=Usage(), cost_microusd=None))
+
+    assert count(found, "gen_ai.client.operation.duration", *CLIENT, "502") == 1
+    assert "gen_ai.client.token.usage" not in found
+    assert "gen_ai.client.operation.time_to_first_chunk" not in found
+    assert "guardproxy.tokens" not in found
+
+
+@pytest.mark.parametrize(("trips", "expected"), [((8.0,), 1), ((-1.0,), 0), ((), 0)])
+def test_a_round_trip_is_observed_where_it_is_known(trips, expected):
+    found = series(turn(2), trips=trips)
+
+    assert count(found, "guardproxy.tool.roundtrip.duration", "read_file", "ok") == expected
+
+
+def test_a_pass_through_request_is_only_a_request():
+    found = series(turn(1, session="", surface="passthrough", attempts=()))
+
+    assert {name for name in found if not name.startswith("guardproxy.")} == {"http.server.request.duration"}
+    assert not {"guardproxy.turns", "guardproxy.tokens"} & found.keys()
+
+
+def test_the_end_of_a_run():
+    meter = Meter()
+    RunMetrics(meter).run(run_end(cut()), adopted=False)
+    found = meter.snapshot(1).series
+
+    assert value(found, "guardproxy.sessions", "acme", "codex", "cut", "repeated_call") == 1
+    assert value(found, "guardproxy.session.turns", "cut") == 7
+    assert value(found, "guardproxy.session.cost.usd", "cut") == pytest.approx(0.009)
+    assert value(found, "guardproxy.session.duration", "cut") == pytest.approx(70.01)
+    assert value(found, "gen_ai.invoke_agent.tool_calls", "codex") == 6
+
+
+def test_the_agent_of_an_adopted_trace_is_counted_by_others():
+    meter = Meter()
+    RunMetrics(meter).run(RunEnd("acme", "s", "finished", 0, 1), adopted=True)
+
+    assert not [name for name in meter.snapshot(1).series if name.startswith("gen_ai")]
+
+
+@given(st.lists(st.text(max_size=300), min_size=1, max_size=300))
+def test_label_values_are_bounded(names):
+    meter = Meter()
+    for name in names:
+        meter.add("guardproxy.turns", ("acme", name))
+    rows = meter.snapshot(1).series["guardproxy.turns"]
+
+    assert sum(row[0] for row in rows.values()) == len(names)
+    assert len(rows) <= MAX_VALUES_ELSE + 2  # the empty one and `_other`
+    assert all(len(text) <= 100 for labels in rows for text in labels)
+
+
+def test_the_first_values_keep_their_names_and_the_rest_is_other():
+    meter = Meter()
+    for number in range(150):
+        meter.add("guardproxy.cost.usd", ("acme", f"model-{number}"))
+    rows = meter.snapshot(1).series["guardproxy.cost.usd"]
+
+    assert ("acme", "model-0") in rows
+    assert rows["acme", semconv.OTHER] == [150 - MAX_VALUES[semconv.GEN_AI_REQUEST_MODEL]]
+
+
+def test_series_are_bounded():
+    meter = Meter()
+    for org in range(100):
+        for model in range(90):
+            meter.add("guardproxy.cost.usd", (f"org-{org}", f"model-{model}"))
+    rows = meter.snapshot(1).series["guardproxy.cost.usd"]
+
+    assert len(rows) == MAX_SERIES
+    assert sum(row[0] for row in rows.values()) == 9000
+    assert (semconv.OTHER, semconv.OTHER) in rows
+
+
+def test_aliases_are_bounded():
+    meter = Meter()
+    for number in range(10_000):
+        meter.add("guardproxy.turns", ("acme", f"agent-{number}"))
+
+    assert len(meter._cells["guardproxy.turns"].alias) <= 4096
+
+
+def test_no_label_can_name_a_session_a_user_or_a_key():
+    labels = {label for instrument in TABLE for label in instrument.labels}
+
+    assert not [label for label in labels if "session" in label or "user" in label or "key" in label]
+    assert "s-1" not in repr([series(report) for report in life()])
+
+
+def test_names_are_unique_and_can_be_scraped():
+    scraped = [instrument.prometheus for instrument in TABLE]
+
+    assert len(set(scraped)) == len(BY_NAME) == len(TABLE)
+    assert BY_NAME["guardproxy.cost.usd"].prometheus == "guardproxy_cost_usd_total"
+    assert BY_NAME["guardproxy.session.duration"].prometheus == "guardproxy_session_duration_seconds"
+
+
+@pytest.mark.parametrize("instrument", TABLE, ids=lambda instrument: instrument.name)
+def test_buckets_rise(instrument):
+    assert (instrument.kind == "histogram") == bool(instrument.buckets)
+    assert sorted(set(instrument.buckets)) == list(instrument.buckets)
+    assert instrument.help.endswith(".") or instrument.kind == "gauge"
+
+
+def test_a_value_on_a_bound_belongs_to_its_bucket():
+    meter = Meter()
+    for seconds in (0.0005, 0.00051, 100.0):
+        meter.observe("guardproxy.overhead.duration", ("request",), seconds)
+    row = meter.snapshot(1).series["guardproxy.overhead.duration"]["request",]
+
+    assert row[1:3] == [1, 1]
+    assert row[-1] == 1
+
+
+def test_rare_events_are_counted_by_name():
+    meter = Meter()
+    meter.event("guardproxy.shed", {"reason": "in_flight"}, 2)
+    meter.event("guardproxy.shed", {semconv.REASON: "in_flight"}, 1)
+    meter.event("guardproxy.sessions.active", {"state": "active"}, 7)
+    meter.event("guardproxy.store.operation.duration", {"operation": "sweep"}, 0.1)
+    found = meter.snapshot(1).series
+
+    assert value(found, "guardproxy.shed", "in_flight") == 3
+    assert value(found, "guardproxy.sessions.active", "active") == 7
+    assert count(found, "guardproxy.store.operation.duration", "sweep", "") == 1
+
+
+def test_two_orders_of_time_make_no_negative_duration():
+    end = RunEnd("acme", "s", "abandoned", started_ms=2 * SECOND, ended_ms=SECOND)
+    meter = Meter()
+    RunMetrics(meter).run(end, adopted=False)
+
+    assert value(meter.snapshot(1).series, "guardproxy.session.duration", "abandoned") == 0

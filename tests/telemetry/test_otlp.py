@@ -1,0 +1,149 @@
+"""Export: nothing lost at shutdown, a dead endpoint costs a bounded time, metrics arrive as the SDK would send them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import closing
+
+import pytest
+
+from guardproxy.telemetry import RunEnd, Telemetry, otlp
+from guardproxy.telemetry._instruments import TABLE
+from tests.telemetry.reports import T0, life, settings, turn
+from tests.telemetry.sink import attributes, otlp_sink
+
+KEY = b"k" * 32
+
+
+async def test_shutdown_sends_everything():
+    with otlp_sink() as sink:
+        telemetry = Telemetry(settings(otlp_endpoint=sink.url), KEY, "test")
+        for number in range(1, 301):
+            telemetry.report(turn(number))
+        await telemetry.shutdown(10)
+        spans = telemetry.snapshot().series["guardproxy.telemetry.spans"]
+
+        assert len(sink.spans) == 300 * 3 - 1
+        assert spans == {("exported",): [899.0], ("queued",): [899.0]}
+
+
+async def test_a_second_shutdown_does_nothing():
+    with otlp_sink() as sink:
+        telemetry = Telemetry(settings(otlp_endpoint=sink.url), KEY, "test")
+        await telemetry.shutdown(5)
+        telemetry.report(turn(1))
+        await telemetry.shutdown(5)
+
+        assert sink.spans == []
+
+
+def unused_port() -> int:
+    with closing(socket.socket()) as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+async def test_a_dead_endpoint_costs_shutdown_a_bounded_time(caplog):
+    telemetry = Telemetry(settings(otlp_endpoint=f"http://127.0.0.1:{unused_port()}"), KEY, "test")
+    telemetry.report(turn(1))
+    started = time.monotonic()
+    await telemetry.shutdown(1.0)
+
+    assert time.monotonic() - started < 3
+
+
+async def test_what_is_refused_is_counted():
+    with otlp_sink(status=400) as sink:
+        telemetry = Telemetry(settings(otlp_endpoint=sink.url), KEY, "test")
+        telemetry.report(turn(1))
+        await telemetry.shutdown(5)
+
+        assert telemetry.snapshot().series["guardproxy.telemetry.spans"][("failed",)] == [2.0]
+
+
+async def test_metrics_arrive_under_their_dotted_names():
+    with otlp_sink() as sink:
+        telemetry = Telemetry(settings(otlp_endpoint=sink.url, service_name="proxy-a"), KEY, "worker-1")
+        for report in life():
+            telemetry.report(report)
+        await telemetry.shutdown(5)
+
+        (labels, turns) = sink.points("guardproxy.turns")[0]
+        (_, duration) = sink.points("gen_ai.client.operation.duration")[0]
+        resource = attributes(sink.metrics[-1].resource_metrics[0].resource)
+        assert (labels, turns.as_double) == ({"guardproxy.org.id": "acme", "gen_ai.agent.name": "codex"}, 7)
+        assert turns.time_unix_nano > turns.start_time_unix_nano > 0
+        assert (duration.count, sum(duration.bucket_counts)) == (6, 6)
+        assert duration.sum == pytest.approx(6 * 1.999)
+        assert len(duration.bucket_counts) == len(duration.explicit_bounds) + 1
+        assert not duration.HasField("min")
+        assert (resource["service.name"], resource["service.instance.id"]) == ("proxy-a", "worker-1")
+
+
+async def test_every_metric_that_is_pushed_is_in_the_table():
+    with otlp_sink() as sink:
+        telemetry = Telemetry(settings(otlp_endpoint=sink.url), KEY, "test")
+        for report in life():
+            telemetry.report(report)
+        telemetry.close_run(RunEnd("acme", "s-9", "abandoned", T0 // 10**6, T0 // 10**6 + 1))
+        await telemetry.shutdown(5)
+        sent = {
+            metric.name: metric.unit
+            for request in sink.metrics
+            for resource in request.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+        }
+
+        assert sent.items() <= {instrument.name: instrument.unit for instrument in TABLE}.items()
+        assert len(sent) > 15
+
+
+def test_the_installed_sdk_takes_our_encoder():
+    """Another version of the SDK would still work, at several times the price: then this test says so."""
+    sender = otlp.SpanSender(endpoint="http://127.0.0.1:1/v1/traces")
+
+    assert callable(sender._client.export)
+    sender.shutdown()
+
+
+CHILD = """
+import asyncio, signal, sys
+from guardproxy.telemetry import Telemetry
+from tests.telemetry.reports import settings, turn
+
+async def main():
+    telemetry = Telemetry(settings(otlp_endpoint=sys.argv[1]), b"k" * 32, "child")
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    for number in range(1, 101):
+        telemetry.report(turn(number))
+    print("ready", flush=True)
+    await stop.wait()
+    await telemetry.shutdown(10)
+
+asyncio.run(main())
+"""
+
+
+def test_nothing_is_lost_on_sigterm():
+    with otlp_sink() as sink:
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, sink.url], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": "."}
+        )
+        try:
+            assert child.stdout.readline() == b"ready\n"
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(20) == 0
+        finally:
+            child.kill()
+            child.wait(5)
+            child.stdout.close()
+
+        assert len(sink.spans) == 299
+        assert sink.points("guardproxy.turns")[0][1].as_double == 100

@@ -1,0 +1,308 @@
+"""The trace model: names, kinds, parents, ids, links, the late root, and that no content is in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from guardproxy.core.model import Decision, Kind, Line
+from guardproxy.telemetry import RunEnd, Telemetry
+from guardproxy.telemetry._ids import run_ids, sampled
+from guardproxy.telemetry.semconv import SPAN_ATTRIBUTES
+from tests.telemetry.reports import RESULT, SECOND, SECRET_TEXT, T0, cut, life, nudged, settings, step, turn, view
+from tests.telemetry.sink import attributes, otlp_sink
+
+KEY = b"k" * 32
+CALLER = "00-" + "ab" * 16 + "-" + "cd" * 8 + "-01"
+
+
+async def sent(reports, *, ends=(), key=KEY, **changes) -> list[Span]:
+    """The spans that arrive for reports, in order."""
+    with otlp_sink() as sink:
+        telemetry = Telemetry(settings(otlp_endpoint=sink.url, **changes), key, "test")
+        for report in reports:
+            telemetry.report(report)
+        for end in ends:
+            telemetry.close_run(end)
+        await telemetry.shutdown(5)
+        assert ("report",) not in telemetry.snapshot().series.get("guardproxy.telemetry.errors", {})
+        return sink.spans
+
+
+def named(spans, name) -> list[Span]:
+    return [span for span in spans if span.name == name]
+
+
+async def test_a_whole_run_is_one_trace():
+    spans = await sent(life())
+
+    names = [span.name for span in spans]
+    assert names.count("POST /v1/chat/completions") == 7
+    assert names.count("chat gpt-4o") == 6
+    assert names.count("execute_tool read_file") == 6
+    assert names.count("guardproxy.intervene nudge") == 1
+    assert names.count("guardproxy.intervene cut") == 1
+    assert names[-1] == "invoke_agent codex"
+    assert len(spans) == 7 + 6 + 6 + 2 + 1
+    assert len({span.trace_id for span in spans}) == 1
+    assert len({span.span_id for span in spans}) == len(spans)
+
+
+async def test_kinds_and_parents():
+    spans = await sent(life())
+    (root,) = named(spans, "invoke_agent codex")
+    turns = {span.span_id for span in named(spans, "POST /v1/chat/completions")}
+    expected = {
+        "invoke_agent codex": (Span.SPAN_KIND_INTERNAL, {b""}),
+        "POST /v1/chat/completions": (Span.SPAN_KIND_SERVER, {root.span_id}),
+        "chat gpt-4o": (Span.SPAN_KIND_CLIENT, turns),
+        "guardproxy.intervene nudge": (Span.SPAN_KIND_INTERNAL, turns),
+        "guardproxy.intervene cut": (Span.SPAN_KIND_INTERNAL, turns),
+        "execute_tool read_file": (Span.SPAN_KIND_INTERNAL, {root.span_id}),
+    }
+
+    for span in spans:
+        kind, parents = expected[span.name]
+        assert (span.kind, span.parent_span_id in parents) == (kind, True), span.name
+        assert span.end_time_unix_nano >= span.start_time_unix_nano
+
+
+async def test_ids_are_derived_alike_in_two_processes_and_differ_between_runs():
+    one = await sent([turn(1)])
+    two = await sent([turn(2)])
+    other_key = await sent([turn(1)], key=b"x" * 32)
+    other_run = await sent([turn(1, session="s-2", view=view(1, session="s-2"))])
+
+    assert one[0].trace_id == two[0].trace_id == run_ids(KEY, "acme", "s-1", T0 // 10**6)[0].to_bytes(16, "big")
+    assert one[0].parent_span_id == named(two, "POST /v1/chat/completions")[0].parent_span_id
+    assert len({one[0].trace_id, other_key[0].trace_id, other_run[0].trace_id}) == 3
+
+
+async def test_the_late_root_sums_the_run_up():
+    root = (await sent(life()))[-1]
+    found = attributes(root)
+
+    assert root.start_time_unix_nano == T0
+    assert root.end_time_unix_nano == cut().ended_ns // 10**6 * 10**6
+    assert root.status.code == Status.STATUS_CODE_ERROR
+    assert found["error.type"] == "guardproxy.cut"
+    assert (found["guardproxy.outcome"], found["guardproxy.rule"]) == ("cut", "repeated_call")
+    assert (found["guardproxy.session.turns"], found["guardproxy.session.tool_calls"]) == (7, 6)
+    assert found["guardproxy.session.cost_usd"] == pytest.approx(0.009)
+    assert not [key for key in found if key.startswith("gen_ai.usage")]  # backends would add them up twice
+
+
+async def test_a_run_that_was_cut_is_closed_once():
+    spans = await sent([*life(), cut(8), cut(9)], ends=[RunEnd("acme", "s-1", "abandoned", T0 // 10**6, T0 // 10**6)])
+
+    assert len(named(spans, "invoke_agent codex")) == 1
+    assert not named(spans, "invoke_agent")
+
+
+async def test_an_idle_run_is_closed_by_the_sweeper():
+    end = RunEnd("acme", "s-1", "finished", T0 // 10**6, T0 // 10**6 + 5000, agent="codex", turns=3, interventions=2)
+    spans = await sent([turn(1, outcome="finished")], ends=[end])
+
+    (root,) = named(spans, "invoke_agent codex")
+    assert root.status.code == Status.STATUS_CODE_UNSET
+    assert attributes(root)["guardproxy.session.interventions"] == 2
+    assert attributes(named(spans, "POST /v1/chat/completions")[0])["guardproxy.outcome"] == "finished"
+
+
+async def test_tool_spans_last_from_the_call_to_its_result_and_link_to_the_chat():
+    spans = await sent([turn(1), turn(2)])
+    (tool,) = named(spans, "execute_tool read_file")
+    first_chat = named(spans, "chat gpt-4o")[0]
+    found = attributes(tool)
+
+    assert tool.start_time_unix_nano == first_chat.end_time_unix_nano
+    assert tool.end_time_unix_nano == turn(2).started_ns
+    assert [link.span_id for link in tool.links] == [first_chat.span_id]
+    assert found["gen_ai.tool.call.id"] == "call_1"
+    assert found["guardproxy.tool.timing"] == "proxy_observed"
+    assert found["guardproxy.fingerprint.tool_result"] == RESULT.hex()
+    assert found["guardproxy.synthetic"] is True
+
+
+async def test_a_tool_whose_call_another_worker_served_has_no_duration():
+    (tool,) = named(await sent([turn(2)]), "execute_tool read_file")
+
+    assert tool.start_time_unix_nano == tool.end_time_unix_nano == turn(2).started_ns
+    assert attributes(tool)["guardproxy.tool.timing"] == "unknown"
+    assert not tool.links
+
+
+async def test_the_finding_is_on_the_steps_it_counts():
+    tool = named(await sent([turn(3), nudged(4)]), "execute_tool read_file")[-1]
+
+    assert attributes(tool)["guardproxy.tool.repeat_count"] == 3
+    assert attributes(tool)["guardproxy.rule"] == "repeated_call"
+
+
+async def test_only_calls_are_tool_spans():
+    spans = await sent([turn(2, steps=(step(kind=Kind.TEXT), step(kind=Kind.BOUNDARY), step("grep")))])
+
+    assert [span.name for span in spans if span.name.startswith("execute_tool")] == ["execute_tool grep"]
+
+
+async def test_the_trace_of_the_first_request_is_adopted():
+    first = turn(1, traceparent=CALLER)
+    later = [replace(report, traceparent="00-" + "ef" * 16 + "-" + "01" * 8 + "-01") for report in life()[1:]]
+    spans = await sent([first, *later])
+    summary = spans[-1]
+    turns = named(spans, "POST /v1/chat/completions")
+
+    assert {span.trace_id for span in spans} == {bytes.fromhex("ab" * 16)}
+    assert turns[0].parent_span_id == bytes.fromhex("cd" * 8)
+    assert summary.name == "guardproxy.session codex"
+    assert summary.parent_span_id == bytes.fromhex("cd" * 8)
+    assert {span.parent_span_id for span in turns[1:]} == {summary.span_id}
+    assert [link.trace_id for link in turns[1].links] == [bytes.fromhex("ef" * 16)]
+    assert not [span for span in spans if span.name.startswith(("execute_tool", "invoke_agent"))]
+
+
+async def test_the_store_may_say_which_trace_was_adopted():
+    spans = await sent([turn(2, view=view(2, traceparent=CALLER))])
+
+    assert {span.trace_id for span in spans} == {bytes.fromhex("ab" * 16)}
+
+
+async def test_a_trace_that_comes_later_is_only_linked():
+    spans = await sent([turn(2, traceparent=CALLER)])
+    (server,) = named(spans, "POST /v1/chat/completions")
+
+    assert server.trace_id != bytes.fromhex("ab" * 16)
+    assert [(link.trace_id, attributes(link)) for link in server.links] == [
+        (bytes.fromhex("ab" * 16), {"guardproxy.link.type": "caller"})
+    ]
+
+
+@pytest.mark.parametrize(
+    ("report", "traced"),
+    [
+        (turn(1, traceparent=CALLER), True),
+        (turn(1, traceparent=CALLER[:-1] + "0"), False),  # the caller does not record its own trace
+        (turn(1, traceparent="00-" + "0" * 32 + "-" + "cd" * 8 + "-01"), True),  # broken, so not adopted
+    ],
+    ids=["sampled", "not sampled", "broken"],
+)
+async def test_the_callers_sampling_decision_holds_in_its_trace(report, traced):
+    assert bool(await sent([report])) == traced
+
+
+async def test_sampling_is_by_run():
+    reports = [turn(1, session=f"s-{n}", view=view(1, session=f"s-{n}")) for n in range(60)]
+    traced = {attributes(span)["session.id"] for span in await sent(reports, sample_ratio=0.5)}
+    expected = {
+        report.session for report in reports if sampled(run_ids(KEY, "acme", report.session, T0 // 10**6)[0], 0.5)
+    }
+
+    assert traced == expected
+    assert 10 < len(traced) < 50
+    assert await sent(reports[:5], sample_ratio=0.0) == []
+
+
+async def test_every_span_names_its_run():
+    for span in await sent(life()):
+        found = attributes(span)
+        assert (found["session.id"], found["guardproxy.session.id"]) == ("s-1", "s-1")
+        assert (found["guardproxy.org.id"], found["gen_ai.agent.name"]) == ("acme", "codex")
+        assert "gen_ai.conversation.id" not in found  # a derived id may not be one
+
+
+async def test_a_declared_session_is_a_conversation():
+    (first, *_) = await sent([turn(1, declared=True)])
+
+    assert attributes(first)["gen_ai.conversation.id"] == "s-1"
+
+
+async def test_chat_attributes():
+    found = attributes(named(await sent([turn(1)]), "chat gpt-4o")[0])
+    expected = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "peer.service": "openai",
+        "gen_ai.request.model": "gpt-4o",
+        "gen_ai.response.model": "gpt-4o-2024-08-06",
+        "gen_ai.response.id": "chatcmpl-1",
+        "gen_ai.response.finish_reasons": ["tool_calls"],
+        "gen_ai.request.stream": True,
+        "gen_ai.usage.input_tokens": 1000,
+        "gen_ai.usage.output_tokens": 50,
+        "gen_ai.usage.cache_read.input_tokens": 400,
+        "server.address": "api.openai.com",
+        "server.port": 443,
+        "guardproxy.upstream.attempt": 1,
+    }
+
+    assert {key: found.get(key) for key in expected} == expected
+    assert found["gen_ai.response.time_to_first_chunk"] == pytest.approx(0.499)
+
+
+async def test_a_failed_attempt_has_no_usage():
+    good = turn(1).attempts[0]
+    bad = replace(good, status=503, error_type="503", calls=(), finish_reason="")
+    first, second = named(await sent([turn(1, attempts=(bad, good), retries=1)]), "chat gpt-4o")
+
+    assert first.status.code == Status.STATUS_CODE_ERROR
+    assert "gen_ai.usage.input_tokens" not in attributes(first)
+    assert (attributes(first)["guardproxy.upstream.attempt"], attributes(second)["guardproxy.upstream.attempt"]) == (
+        1,
+        2,
+    )
+
+
+async def test_observed_interventions_are_spans_too():
+    decision = Decision("observe", rule="repeated_call", count=6, mode="observe", would="cut")
+    spans = await sent([turn(2, decision=decision)])
+    (found,) = named(spans, "guardproxy.intervene cut")
+
+    assert attributes(found)["guardproxy.mode"] == "observe"
+    assert attributes(named(spans, "POST /v1/chat/completions")[0])["guardproxy.action"] == "observe"
+
+
+async def test_a_denied_turn_names_the_budget():
+    line = Line("session", "cost_microusd", 10, limit=100)
+    decision = Decision("deny", rule="budget", refused=line)
+    (found,) = named(await sent([turn(2, decision=decision, status=400)]), "guardproxy.intervene deny")
+
+    assert attributes(found)["guardproxy.budget.scope"] == "session"
+    assert attributes(found)["guardproxy.budget.limit"] == 100
+
+
+async def test_a_pass_through_request_is_a_lone_server_span():
+    lone = turn(1, session="", thread="", surface="passthrough", route="/v1/{rest}", attempts=(), steps=())
+    (span,) = await sent([lone])
+
+    assert (span.name, span.parent_span_id) == ("POST /v1/{rest}", b"")
+    assert "session.id" not in attributes(span)
+
+
+async def test_only_known_attributes_and_no_content():
+    report = nudged(4)
+    report = replace(report, advice=SECRET_TEXT, decision=replace(report.decision, reason=SECRET_TEXT))
+    with otlp_sink() as sink:
+        telemetry = Telemetry(settings(otlp_endpoint=sink.url), KEY, "test")
+        for each in (*life(), report):
+            telemetry.report(each)
+        await telemetry.shutdown(5)
+
+    assert sink.spans
+    assert {key for span in sink.spans for key in attributes(span)} <= SPAN_ATTRIBUTES
+    assert not [body for body in sink.bodies if SECRET_TEXT.encode() in body]
+
+
+async def test_names_from_clients_may_hold_anything():
+    wild = "\ud800" + "x" * 5000
+    spans = await sent([turn(2, session=wild, agent=wild, model=wild, thread=wild, steps=(step(wild),))])
+
+    assert len(spans) == 3
+    assert all(len(span.name) < 300 for span in spans)
+
+
+async def test_clocks_that_disagree_do_not_turn_a_span_around():
+    spans = await sent([turn(1), turn(2, started_ns=T0, ended_ns=T0 + SECOND)])
+
+    assert all(span.end_time_unix_nano >= span.start_time_unix_nano for span in spans)

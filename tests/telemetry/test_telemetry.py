@@ -1,0 +1,120 @@
+"""The front: never raises, closes a run once, gives the header's trace id."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+
+from guardproxy.telemetry import RunEnd, Telemetry
+from guardproxy.telemetry._ids import run_ids
+from guardproxy.telemetry._rounds import Recent
+from tests.telemetry.reports import T0, cut, life, settings, turn, view
+from tests.telemetry.sink import otlp_sink
+
+KEY = b"k" * 32
+CALLER = "00-" + "ab" * 16 + "-" + "cd" * 8 + "-01"
+ERRORS = "guardproxy.telemetry.errors"
+
+
+def telemetry(**changes) -> Telemetry:
+    return Telemetry(settings(**changes), KEY, "test")
+
+
+def test_nothing_raises_and_it_is_logged_once(caplog):
+    front = telemetry()
+    with caplog.at_level(logging.ERROR, "guardproxy"):
+        for _ in range(3):
+            front.report(None)
+        front.close_run(None)
+        front.count("guardproxy.no.such.thing")
+        front.count("guardproxy.turns", None, "many")
+    rows = front.snapshot().series[ERRORS]
+
+    assert rows == {("report",): [3], ("close_run",): [1], ("count",): [2]}
+    assert len([record for record in caplog.records if "telemetry failed" in record.message]) == 3
+
+
+async def test_the_header_names_the_trace_that_is_sent():
+    with otlp_sink() as sink:
+        front = telemetry(otlp_endpoint=sink.url)
+        before = front.trace_id("s-1", T0 // 10**6, "acme", CALLER)
+        front.report(turn(1, traceparent=CALLER))
+        after = front.trace_id("s-1", T0 // 10**6, "acme", "00-" + "ef" * 16 + "-" + "01" * 8 + "-01")
+        await front.shutdown(5)
+
+        assert {before, after} == {"ab" * 16} == {span.trace_id.hex() for span in sink.spans}
+
+
+def test_the_header_is_the_same_without_export():
+    expected = f"{run_ids(KEY, 'acme', 's-1', 5)[0]:032x}"
+
+    assert telemetry().trace_id("s-1", 5, "acme") == expected
+    assert telemetry().trace_id("s-1", 5, "acme", CALLER) == "ab" * 16
+
+
+def test_a_run_ends_once():
+    front = telemetry()
+    for report in (*life(), cut(8), cut(9)):
+        front.report(report)
+    front.close_run(RunEnd("acme", "s-1", "abandoned", T0 // 10**6, T0 // 10**6 + 1))
+    front.close_run(RunEnd("acme", "s-2", "abandoned", T0 // 10**6, T0 // 10**6 + 1))
+
+    rows = front.snapshot().series["guardproxy.sessions"]
+    assert rows == {("acme", "codex", "cut", "repeated_call"): [1], ("acme", "", "abandoned", ""): [1]}
+
+
+def test_a_finished_run_may_go_on():
+    front = telemetry()
+    front.report(turn(1, outcome="finished"))
+
+    assert "guardproxy.sessions" not in front.snapshot().series
+
+
+def test_round_trips_are_timed_across_turns():
+    front = telemetry()
+    for report in life():
+        front.report(report)
+    row = front.snapshot().series["guardproxy.tool.roundtrip.duration"]["read_file", "ok"]
+
+    assert sum(row[1:]) == 6
+    assert abs(row[0] - 6 * 8.0) < 0.01
+
+
+def test_the_settle_time_may_be_given_apart():
+    front = telemetry()
+    front.report(turn(1, settle_ns=0), settle_ns=2_000_000)
+
+    assert front.snapshot().series["guardproxy.store.operation.duration"]["settle", ""][0] == 0.002
+
+
+def test_runs_side_by_side_do_not_mix():
+    front = telemetry()
+    front.report(turn(1))
+    front.report(turn(2, session="s-2", view=view(2, session="s-2")))
+
+    assert "guardproxy.tool.roundtrip.duration" not in front.snapshot().series
+
+
+def test_what_is_running_is_said():
+    assert list(telemetry().snapshot().series["guardproxy.build_info"].values()) == [[1.0]]
+
+
+def test_what_is_remembered_is_bounded():
+    recent = Recent(3)
+    for number in range(5):
+        recent.keep((str(number), "", ""), number)
+    recent.keep(("2", "", ""), 9)
+    recent.keep(("5", "", ""), 5)
+
+    assert list(recent.values()) == [4, 9, 5]
+
+
+def test_opentelemetry_is_not_imported_without_an_endpoint():
+    code = (
+        "import sys; from guardproxy.telemetry import Telemetry; from guardproxy.config import TelemetrySection;"
+        "Telemetry(TelemetrySection(), b'k', 'x'); print([m for m in sys.modules if m.startswith('opentelemetry')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"
