@@ -7,27 +7,30 @@ Metric names are checked against guardproxy's own table, and every query is run 
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 
-from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, table, tempo, timeseries
-from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models.common import (
-    DataSourceRef,
-    GraphDrawStyle,
-    LegendDisplayMode,
-    LegendPlacement,
-    StackingMode,
-)
-from grafana_foundation_sdk.models.dashboard import (
-    DashboardCursorSync,
-    DataTransformerConfig,
-    VariableOption,
-    VariableRefresh,
-)
-from grafana_foundation_sdk.models.prometheus import PromQueryFormat
-from grafana_foundation_sdk.models.tempo import SearchTableType
-
 from grafana.panels import CUT_OFF_RUNS, RUNS, Chart
+
+with warnings.catch_warnings():  # the SDK would rather have us write v2, which only Grafana 12 and later load
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, table, tempo, timeseries
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.models.common import (
+        DataSourceRef,
+        GraphDrawStyle,
+        LegendDisplayMode,
+        LegendPlacement,
+        StackingMode,
+    )
+    from grafana_foundation_sdk.models.dashboard import (
+        DashboardCursorSync,
+        DataTransformerConfig,
+        VariableOption,
+        VariableRefresh,
+    )
+    from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+    from grafana_foundation_sdk.models.tempo import SearchTableType
 
 HERE = Path(__file__).parent
 METRICS = DataSourceRef(type_val="prometheus", uid="${datasource}")

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model, model_validator
 
 from guardproxy import _document
+from guardproxy._kinds import no_flag
 from guardproxy.core.model import Triple
 
 T = TypeVar("T")
@@ -46,18 +47,12 @@ def _triple(value: object) -> object:
     return Triple(*numbers)
 
 
-def _strict_number(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("must be a number, not true or false")
-    return value
-
-
 def _pydantic_type(hint: Any) -> Any:
     """The hint with our own reading of triples and numbers."""
     if hint is Triple:
         return Annotated[Triple, BeforeValidator(_triple)]
     if hint in (int, float):
-        return Annotated[hint, BeforeValidator(_strict_number), Field(ge=0)]
+        return Annotated[hint, BeforeValidator(no_flag), Field(ge=0)]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (UnionType, typing.Union):
         return typing.Union[tuple(_pydantic_type(argument) for argument in arguments)]  # noqa: UP007 - built at run time

@@ -127,7 +127,8 @@ def _check(given: argparse.Namespace) -> int:
 
     checked, _ = config.load(given.file, os.environ)
     policy = checked.policy_value()
-    print(f"{given.file} is fine: mode {policy.mode}, {len(policy.detectors)} detectors, upstream {checked.upstream.url}")
+    told = f"mode {policy.mode}, {len(policy.detectors)} detectors, upstream {checked.upstream.url}"
+    print(f"{given.file} is fine: {told}")
     for limit in policy.limits:
         print(f"  {limit.scope} {limit.dimension} <= {limit.limit:,}")
     return OK

@@ -11,9 +11,22 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from guardproxy import _document, _sections
+from guardproxy._kinds import (
+    Amount,
+    Count,
+    Dollars,
+    HttpUrl,
+    Number,
+    OptionalHttpUrl,
+    OptionalRedisUrl,
+    OptionalText,
+    Port,
+    Seconds,
+    Text,
+)
 from guardproxy.core import detectors
 from guardproxy.core.budget import DIMENSIONS, Limit
 from guardproxy.core.fingerprint import Rules
@@ -25,50 +38,16 @@ DEFAULT_UPSTREAM = "https://api.openai.com/v1"
 """Where requests go when neither the file nor `OPENAI_BASE_URL` says."""
 
 
-def _no_flag(value: object) -> object:
-    """YAML reads yes, no, on and off as flags, and a flag would pass for 1 or 0."""
-    if isinstance(value, bool):
-        raise ValueError("must be a number, not true or false")
-    return value
-
-
-def _url(schemes: tuple[str, ...], value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        _ = parts.port  # raises when it is no number
-    except ValueError as error:
-        raise ValueError("is no URL") from error
-    if parts.scheme not in schemes or not (parts.hostname or parts.scheme == "unix"):
-        raise ValueError(f"must be a URL that begins with {' or '.join(f'{scheme}://' for scheme in schemes)}")
-    return value.rstrip("/")
-
-
-def _http_url(value: str) -> str:
-    return _url(("http", "https"), value)
-
-
-def _redis_url(value: str) -> str:
-    return _url(("redis", "rediss", "unix"), value)
-
-
-def _absent_if_empty(value: object) -> object:
-    return None if value == "" else value  # `${API_KEY:-}` means: if there is one
-
-
-Number = Annotated[int, BeforeValidator(_no_flag)]
-Amount = Annotated[float, BeforeValidator(_no_flag)]
-Count = Annotated[Number, Field(ge=1)]
-Seconds = Annotated[Amount, Field(gt=0)]
-Dollars = Annotated[Amount, Field(ge=0)]
-Port = Annotated[Number, Field(ge=0, le=65535)]
-Text = Annotated[str, Field(min_length=1)]
-OptionalText = Annotated[str | None, BeforeValidator(_absent_if_empty)]
-
-
 class Section(BaseModel):
     """A mapping in the file: frozen, no unknown keys, no infinite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty(cls, value: object) -> object:
+        """A section whose keys are all commented out is nothing in YAML."""
+        return {} if value is None else value
 
 
 class Listen(Section):
@@ -92,7 +71,7 @@ class Upstream(Section):
     `first_byte_seconds` is long because reasoning models think first; `idle_seconds` is between two chunks.
     """
 
-    url: Annotated[str, AfterValidator(_http_url)] = DEFAULT_UPSTREAM
+    url: HttpUrl = DEFAULT_UPSTREAM
     api_key: OptionalText = Field(default=None, repr=False)
     connect_seconds: Seconds = 10.0
     first_byte_seconds: Seconds = 600.0
@@ -101,12 +80,16 @@ class Upstream(Section):
 
 
 class StoreSection(Section):
-    """Redis by `url`, else an embedded Valkey in `data_dir`. `on_failure` says what a request does without it."""
+    """Redis by `url`, else an embedded Valkey in `data_dir`. `on_failure` says what a request does without it.
 
-    url: Annotated[OptionalText, AfterValidator(lambda url: url and _redis_url(url))] = Field(default=None, repr=False)
+    `lease_seconds`: how long a hold outlives the worker that took it; renewed while its call runs.
+    """
+
+    url: OptionalRedisUrl = Field(default=None, repr=False)
     data_dir: Text = "~/.local/share/guardproxy"
     on_failure: Literal["open", "closed"] = "open"
     timeout_ms: Count = 250
+    lease_seconds: Annotated[Amount, Field(ge=1)] = 120.0
 
 
 class SpanLimits(Section):
@@ -191,7 +174,7 @@ class Overload(Section):
 class TelemetrySection(Section):
     """Metrics and spans over OTLP/HTTP when there is an endpoint; /metrics and the log are always there."""
 
-    otlp_endpoint: Annotated[OptionalText, AfterValidator(lambda url: url and _http_url(url))] = None
+    otlp_endpoint: OptionalHttpUrl = None
     service_name: Text = "guardproxy"
     sample_ratio: Annotated[Amount, Field(ge=0, le=1)] = 1.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -215,14 +198,19 @@ class Config(Section):
     telemetry: TelemetrySection = TelemetrySection()
     tools: Tools = Field(default_factory=Tools)  # type: ignore[valid-type]
 
-    @model_validator(mode="after")
-    def _not_itself(self) -> Config:
-        """Pasting the printed OPENAI_BASE_URL into the shell that starts the proxy would send requests in a circle."""
+    def refuse_itself(self) -> None:
+        """Raise ConfigError where the upstream is this very proxy: requests would go round in a circle.
+
+        It happens when the printed OPENAI_BASE_URL is pasted into the shell that starts the proxy next time.
+        """
         parts = urlsplit(self.upstream.url)
         ours = {self.listen.host, "127.0.0.1", "localhost", "::1", "0.0.0.0"}  # noqa: S104 - compared, not bound
         if self.listen.port and parts.port == self.listen.port and parts.hostname in ours:
-            raise ValueError("upstream.url: is this proxy itself; give the provider's address (is OPENAI_BASE_URL set?)")
-        return self
+            raise ConfigError(
+                f"upstream.url: {self.upstream.url} is this proxy itself; give the provider's address "
+                "with --upstream or in the file (is OPENAI_BASE_URL set in this shell?)",
+                param="upstream.url",
+            )
 
     @property
     def data_dir(self) -> Path:
@@ -296,7 +284,9 @@ def _defaults(document: _document.Document, env: Mapping[str, str]) -> None:
             _document.put(document, dotted, value)
 
 
-def build(document: Mapping[str, Any], name: str = "configuration", problems: Mapping[str, str] | None = None) -> Config:
+def build(
+    document: Mapping[str, Any], name: str = "configuration", problems: Mapping[str, str] | None = None
+) -> Config:
     """The tree of a plain document. `problems` are errors already known by path. Raises ConfigError."""
     lines = dict(problems or {})
     try:

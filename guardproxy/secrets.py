@@ -86,7 +86,7 @@ def _make(path: Path) -> None:
 def _read(path: Path) -> str:
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
-        raise ConfigError(f"{path} can be read by others (mode {mode:04o}): chmod 600 it, or delete it to get a new one")
+        raise ConfigError(f"{path} can be read by others (mode {mode:04o}): chmod 600 it, or delete it for a new one")
     return _long_enough(path.read_text().strip(), str(path))
 
 

@@ -22,7 +22,8 @@ from guardproxy.secrets import derive
 from guardproxy.telemetry import Telemetry
 
 Json = dict[str, Any]
-SECRET = "a secret for tests only, long enough"  # noqa: S105
+USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+SECRET = "a secret for tests only, long enough"
 
 OFFSET = "x-guardproxy-test-offset-ms"
 """Request header that moves the clock for one request; the proxy heeds it only here."""
@@ -37,7 +38,7 @@ class Said:
     status: int = 200
     raw: bytes | Sequence[bytes] | None = None
     finish: str = ""
-    usage: Json | None = field(default_factory=lambda: {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15})
+    usage: Json | None = field(default_factory=lambda: dict(USAGE))
     content_type: str = ""
     wait: Awaitable[object] | None = None  # awaited before the answer
 
@@ -72,7 +73,8 @@ class Said:
             return [self.raw] if isinstance(self.raw, bytes) else list(self.raw)
         deltas: list[Json] = [{"role": "assistant", "content": ""}]
         if self.text:
-            deltas += [{"content": part} for part in (self.text[: len(self.text) // 2], self.text[len(self.text) // 2 :])]
+            half = len(self.text) // 2
+            deltas += [{"content": part} for part in (self.text[:half], self.text[half:])]
         for index, (name, arguments, call_id) in enumerate(self.calls):
             head = {"index": index, "id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
             deltas.append({"tool_calls": [head]})
@@ -115,7 +117,8 @@ class Provider:
         self.closed_early = 0
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        got = Got(await request.read(), dict(request.headers), request.raw_path, request.method)
+        body = b"".join([part async for part in request.content.iter_any()])  # `read` stops at a megabyte
+        got = Got(body, dict(request.headers), request.raw_path, request.method)
         self.got.append(got)
         said = self.script(got)
         if said.wait is not None:
@@ -220,7 +223,7 @@ async def live(store: TurnStore, telemetry: Telemetry | None = None, **sections:
     """Provider and proxy in this process, over `store`."""
     provider = Provider()
     async with serve(provider.handle) as upstream:
-        config = config_of(upstream={"url": f"{upstream}/v1"}, **sections)
+        config = config_of(upstream={"url": f"{upstream}/v1", **sections.pop("upstream", {})}, **sections)
         keys = derive(SECRET)
         told = telemetry or Telemetry(config.telemetry, keys.trace, "test")
         holder: list[Live] = []

@@ -10,8 +10,9 @@ from guardproxy.core.model import Call, Kind, Message
 from tests.live import Json
 from tests.scenes import Move, Scene, Turn
 
-SPLICE = b'"stream_options":{"include_usage":true}, '
-FORBID = b'"tool_choice":"none", '
+SPLICE = re.compile(rb'"stream_options":\{"include_usage":true\}, ?')
+FORBID = re.compile(rb'"tool_choice":"none", ?')
+PART = rb', ?\{"type": ?"text", ?"text": ?"%b"\}'
 REMAINING = "x-guardproxy-budget-remaining"
 HIDDEN = re.compile(r"<system|NEVER mention|do not tell|ignore previous|不要告诉", re.IGNORECASE)
 HAN = re.compile(r"[\u4e00-\u9fff]")
@@ -126,9 +127,9 @@ def request(turn: Turn) -> None:
     assert turn.got is not None
     body, added = turn.got.body, additions(turn)
     asks = turn.stream and "stream_options" not in turn.scene.more
-    assert (SPLICE in body) == asks
+    assert len(SPLICE.findall(body)) == asks
     assert ("usage" in turn.answer.headers.get("x-guardproxy-edit", "").split(",")) == asks
-    plain = body.replace(SPLICE, b"", 1)
+    plain = SPLICE.sub(b"", body)
     if turn.expected == "finalize":
         plain = allow(plain, turn.scene)
     undone = undo(plain, added, turn.messages)
@@ -150,19 +151,20 @@ def allow(body: bytes, scene: Scene) -> bytes:
     """The body with the tools allowed again."""
     ours, theirs = FORBID, b""
     if "tool_choice" in scene.more:
-        ours, theirs = b'"tool_choice": "none"', json.dumps({"tool_choice": scene.more["tool_choice"]})[1:-1].encode()
-    assert body.count(ours) == 1
-    return body.replace(ours, theirs, 1)
+        ours, theirs = re.compile(rb'"tool_choice": ?"none"'), json.dumps(scene.more["tool_choice"]).encode()
+        theirs = b'"tool_choice": ' + theirs
+    assert len(ours.findall(body)) == 1
+    return ours.sub(theirs, body)
 
 
 def undo(body: bytes, added: dict[int, str], messages: list[Json]) -> bytes:
     """The body without the added texts, taken out where the serialised message shows them."""
     for index, text in added.items():
-        quoted = json.dumps(text, ensure_ascii=False)[1:-1].encode()
+        quoted = re.escape(json.dumps(text, ensure_ascii=False)[1:-1].encode())
         if isinstance(messages[index]["content"], list):
-            quoted = b', {"type":"text","text":"%b"}' % quoted
-        assert body.count(quoted), "our text is not spelled as we spell it"
-        body = body.replace(quoted, b"", 1)
+            quoted = PART % quoted
+        body, times = re.subn(quoted, b"", body, count=1)
+        assert times == 1, "our text is not spelled as we spell it"
     return body
 
 

@@ -22,7 +22,8 @@ class StreamCut:
         self.touched = False
         self.own_text = False  # the given text stands in the place of an answer
         self._text = text
-        self._base: dict[str, object] = {"id": "chatcmpl-guardproxy", "created": 0, "model": model}
+        kind = "chat.completion.chunk"
+        self._base: dict[str, object] = {"id": "chatcmpl-guardproxy", "object": kind, "created": 0, "model": model}
         self._seen = False
         self._role = False
         self._dropped = False
@@ -101,7 +102,7 @@ class StreamCut:
 
     def _made(self, index: object, delta: dict[str, object], reason: str | None) -> dict[str, object]:
         choice = {"index": index, "delta": delta, "finish_reason": reason}
-        return {"object": "chat.completion.chunk", **self._base, "choices": [choice]}
+        return {**self._base, "choices": [choice]}
 
 
 def whole(raw: bytes, text: str) -> bytes:

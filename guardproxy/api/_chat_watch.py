@@ -19,6 +19,9 @@ from guardproxy.core.model import Ask, Call, DropCalls, Usage
 BATCH = 16 * 1024
 """Bytes of a stream that may wait to be read: small beside a stream, large beside a chunk."""
 
+SHORT = 24
+"""A chunk longer than the last event of a stream with its surroundings: such an event may come in pieces."""
+
 MAX_WHOLE = 64 * 1024 * 1024
 """A body longer than this is handed on unread (the bound on request bodies)."""
 
@@ -172,11 +175,15 @@ class _Passing:
         self._reader = Reader(answer)
         self._decoder = Decoder()
         self._waiting: list[bytes] = []
+        self._tail = b""  # the last bytes that were read
         self._size = 0
 
     @property
     def may_be_over(self) -> bool:
-        return b"DONE" in b"".join(self._waiting[-2:])
+        if not self._waiting:
+            return False
+        last = self._waiting[-1]
+        return b"DONE" in (last if len(last) > SHORT else b"".join((self._tail, *self._waiting[-SHORT:])))
 
     def feed(self, chunk: bytes) -> bytes:
         self._waiting.append(chunk)
@@ -196,6 +203,7 @@ class _Passing:
         batch = b"".join(self._waiting)
         self._waiting.clear()
         self._size = 0
+        self._tail = batch[-SHORT:]
         read = self._reader.read
         for event in self._decoder.feed(batch):
             read(event)

@@ -24,7 +24,7 @@ def write(ask: Ask, edits: Sequence[Edit]) -> bytes:
             texts.setdefault(edit.index, []).append(edit.text)
         elif isinstance(edit, ForbidTools):
             splices += request.forbid()
-        elif isinstance(edit, SpliceUsage):
+        elif isinstance(edit, SpliceUsage) and ask.may_splice_usage:
             splices += request.ask_usage()
     if texts:
         splices += request.append(texts)
@@ -67,10 +67,8 @@ class _Request:
             return [_splice.insert_member(self._raw, self._at, b'"stream_options":' + _ASK_USAGE)]
         if options is None:
             return [(*self._span("stream_options"), _ASK_USAGE)]
-        if not isinstance(options, dict) or options.get("include_usage") is not None:
-            return []
         start, _ = self._span("stream_options")
-        if "include_usage" in options:
+        if isinstance(options, dict) and "include_usage" in options:
             return [(*_splice.members(self._text, start)["include_usage"], b"true")]
         return [_splice.insert_member(self._raw, start, b'"include_usage":true')]
 
@@ -89,12 +87,12 @@ class _Request:
 def _append_to(text: bytes, at: int, texts: list[str]) -> list[Splice]:
     span = _splice.members(text, at).get("content")
     if span is None:
-        return [_splice.insert_member(text, at, b'"content": ' + dumps("".join(texts)))]
+        return [_splice.insert_member(text, at, b'"content":' + dumps("".join(texts)))]
     start, end = span
     if text[start] == ord('"'):
         return [(end - 1, end - 1, dumps("".join(texts))[1:-1])]
     if text[start] == ord("["):
-        parts = b", ".join(dumps({"type": "text", "text": text}) for text in texts)
+        parts = b",".join(dumps({"type": "text", "text": text}) for text in texts)
         return [_splice.append_item(text, start, parts)]
     if text[start:end] == b"null":
         return [(start, end, dumps("".join(texts)))]

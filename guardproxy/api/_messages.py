@@ -22,6 +22,9 @@ WINDOW_MESSAGES = 80
 WINDOW_MOST = 512
 """End of the search for the assistant message whose many results fill the window."""
 
+SHORT = 8
+"""Messages in a short tail: for a conversation whose history is known, the newest rounds are all that is new."""
+
 HEAD_MOST = 64
 """How far the first user message is looked for."""
 
@@ -50,8 +53,8 @@ def head(messages: Sequence[Raw]) -> tuple[Message, ...]:
     return tuple(found)
 
 
-def tail(messages: Sequence[Raw]) -> tuple[tuple[Message, ...], int]:
-    """The last messages, and the index of the first of them."""
+def tail(messages: Sequence[Raw], *, short: bool = False) -> tuple[tuple[Message, ...], int]:
+    """The last messages, and the index of the first of them. `short`: only the newest rounds, complete ones."""
     found: list[Message] = []
     calls = 0
     at = len(messages)
@@ -61,7 +64,8 @@ def tail(messages: Sequence[Raw]) -> tuple[tuple[Message, ...], int]:
         found.append(message)
         calls += len(message.calls)
         full = calls >= WINDOW_CALLS or (len(found) >= WINDOW_MESSAGES and message.role != "tool")
-        if full or len(found) >= WINDOW_MOST:
+        enough = short and len(found) >= SHORT and message.role == "assistant"
+        if full or enough or len(found) >= WINDOW_MOST:
             break
     found.reverse()
     return tuple(found), at

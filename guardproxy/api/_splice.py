@@ -105,10 +105,10 @@ def _next(text: bytes, end: int) -> int:
 def insert_member(text: bytes, at: int, member: bytes) -> Splice:
     """Puts `member` (key, colon, value) in front of the members of the object at `at`."""
     empty = text[skip(text, at + 1)] == ord("}")
-    return at + 1, at + 1, member if empty else member + b", "
+    return at + 1, at + 1, member if empty else member + b","
 
 
 def append_item(text: bytes, at: int, item: bytes) -> Splice:
     """Puts `item` behind the last item of the array at `at` of a mask."""
     _, last = max(items(text, at), default=(at, at + 1))
-    return last, last, item if last == at + 1 else b", " + item
+    return last, last, item if last == at + 1 else b"," + item

@@ -30,7 +30,7 @@ class Decoder:
             self._carriage_returns = True
         if self._carriage_returns:
             return self._split(chunk, self._find_any)
-        if not self._pending and chunk.endswith(b"\n\n"):
+        if not self._pending and chunk.endswith(b"\n\n") and b"\n\n\n" not in chunk:
             return [part + b"\n\n" for part in chunk[:-2].split(b"\n\n")]
         return self._split(chunk, self._find_plain)
 
@@ -72,7 +72,7 @@ def data_of(event: bytes) -> bytes:
     body = event.strip()
     if b"\n" not in body and b"\r" not in body:
         return body[5:].strip() if body.startswith(b"data:") else b""
-    return b"\n".join(line[5:] for line in body.splitlines() if line.startswith(b"data:")).strip()
+    return b"\n".join(line[5:].removeprefix(b" ") for line in body.splitlines() if line.startswith(b"data:")).strip()
 
 
 def with_data(event: bytes, data: bytes) -> bytes:

@@ -10,6 +10,7 @@ Cost: `read` of a 61 KB body with 40 messages is `orjson.loads` plus 45 to 60 µ
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from guardproxy.api import _messages
@@ -24,7 +25,20 @@ from guardproxy.api._tools import finish_tool, tool_choice, tool_names
 from guardproxy.core.model import Ask, Declared, Message
 from guardproxy.errors import BadAsk
 
-__all__ = ["PATHS", "SURFACE", "Watcher", "ask_of", "comment", "error", "message", "read", "reply", "watch", "write"]
+__all__ = [
+    "PATHS",
+    "SURFACE",
+    "Watcher",
+    "ask_of",
+    "comment",
+    "error",
+    "message",
+    "read",
+    "reply",
+    "watch",
+    "widen",
+    "write",
+]
 
 SURFACE = "chat"
 PATHS = ("/v1/chat/completions",)
@@ -32,8 +46,11 @@ NOTHING: Mapping[str, object] = MappingProxyType({})
 NOBODY = Declared()
 
 
-def read(body: bytes, headers: Mapping[str, str]) -> Ask:
-    """The request as an Ask. Header names are lower-case. Raises BadAsk with the offending `param`."""
+def read(body: bytes, headers: Mapping[str, str], *, short: bool = False) -> Ask:
+    """The request as an Ask. Header names are lower-case. Raises BadAsk with the offending `param`.
+
+    `short`: a tail of the newest rounds only; `widen` gives the whole window where it is needed.
+    """
     parsed = read_object(body)
     return ask_of(
         _checked_messages(parsed),
@@ -42,7 +59,14 @@ def read(body: bytes, headers: Mapping[str, str]) -> Ask:
         body=body,
         parsed=parsed,
         declared=declare(headers, parsed),
+        short=short,
     )
+
+
+def widen(ask: Ask) -> Ask:
+    """The same ask with the whole window in its tail."""
+    last, start = _messages.tail(_conversation(ask))
+    return replace(ask, tail=last, tail_start=start)
 
 
 def ask_of(
@@ -53,10 +77,11 @@ def ask_of(
     body: bytes = b"",
     parsed: Mapping[str, object] = NOTHING,
     declared: Declared = NOBODY,
+    short: bool = False,
 ) -> Ask:
     """The Ask of a conversation given as values (replay has no bytes). `tools` as in the request's body."""
     first = _messages.head(messages)
-    last, start = _messages.tail(messages)
+    last, start = _messages.tail(messages, short=short)
     stream = _boolean(parsed, "stream")
     wants_usage, may_splice = _usage_wish(parsed) if stream else (False, False)
     if not isinstance(tools, list | tuple):
@@ -85,10 +110,13 @@ def ask_of(
 
 def message(ask: Ask, index: int) -> Message | None:
     """The message at `index` of the request in neutral form: where our earlier advice is found again."""
+    messages = _conversation(ask)
+    return _messages.neutral(messages[index]) if 0 <= index < len(messages) else None
+
+
+def _conversation(ask: Ask) -> list[dict[str, object]]:
     messages = ask.parsed.get("messages")
-    if isinstance(messages, list) and 0 <= index < len(messages):
-        return _messages.neutral(messages[index])
-    return None
+    return messages if isinstance(messages, list) else []
 
 
 def _checked_messages(parsed: Mapping[str, object]) -> list[dict[str, object]]:

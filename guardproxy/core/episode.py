@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from guardproxy.core.model import Episode, Finding, Rung, Step, Trail, Triple
 
@@ -57,7 +58,7 @@ def going_on(episode: Episode, finding: Finding, trail: Trail) -> bool:
     if any(ordinal <= episode.at_step for ordinal in finding.evidence):
         return True
     ordinals = [episode.at_step, *member_steps(episode, trail), trail.last]
-    return all(later - earlier <= GAP for earlier, later in zip(ordinals, ordinals[1:], strict=False))
+    return all(later - earlier <= GAP for earlier, later in pairwise(ordinals))
 
 
 def member_steps(episode: Episode, trail: Trail) -> list[int]:
@@ -88,11 +89,12 @@ def continued(episode: Episode, trail: Trail) -> Finding | None:
     if not further or further[-1] != trail.last or _answers_differently(trail):
         return None
     ordinals = (episode.at_step, *further)
-    if any(later - earlier > GAP for earlier, later in zip(ordinals, ordinals[1:], strict=False)):
+    if any(later - earlier > GAP for earlier, later in pairwise(ordinals)):
         return None
     count = episode.count + len(further) // max(1, episode.unit)
     reason = f"goes on after it was told to stop: {len(further)} more of the same calls"
-    return Finding(episode.rule, count, episode.triple, episode.subject, episode.members, reason, ordinals, episode.unit)
+    subject, members = episode.subject, episode.members
+    return Finding(episode.rule, count, episode.triple, subject, members, reason, ordinals, episode.unit)
 
 
 def _answers_differently(trail: Trail) -> bool:

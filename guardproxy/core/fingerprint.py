@@ -9,21 +9,22 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from functools import lru_cache
 from collections.abc import Sequence
+from functools import lru_cache
 
 from guardproxy.core import outcome
-from guardproxy.core.canon import Canon, Rules, Tool, canonical, changes, tool_of
+from guardproxy.core.canon import Canon, canonical
 from guardproxy.core.mask import mask, result_text, without_digits
 from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
+from guardproxy.core.tools import DEFAULT_RULES, Rules, Tool, changes, tool_of
 
 __all__ = ["GUARD_MARK", "Fingerprinter", "Rules", "hash16", "is_harness", "mask", "pack", "strip_own", "unpack"]
 
 GUARD_MARK = "[guardproxy]"
-"""Every text of ours begins with this. It only serves to take a request's copy out again; the ledger is the authority."""
+"""Every text of ours begins with this, so that a copy in a request can be taken out; the ledger is the authority."""
 
 FORM = 80
-"""Texts from this length that differ only in digits are one form of a harness ("found 2 actions", "found 3 actions")."""
+"""Characters from which texts that differ only in digits are one form of a harness ("found 2 actions")."""
 
 TOOL_NAME = 128
 """Bytes of a tool's name that a fact keeps."""
@@ -38,7 +39,6 @@ _HARNESS = re.compile(
     r"Please always provide (?:EXACTLY )?one action)",
     re.IGNORECASE,
 )
-_OWN = re.compile(r"\s*" + re.escape(GUARD_MARK) + r".*?(?=\n\n|\Z)", re.DOTALL)
 
 
 def is_harness(text: str) -> bool:
@@ -47,8 +47,11 @@ def is_harness(text: str) -> bool:
 
 
 def strip_own(text: str) -> str:
-    """The text without advice of ours that a client may have kept."""
-    return _OWN.sub("", text) if GUARD_MARK in text else text
+    """The text without advice of ours that a client may have kept: paragraphs that begin with our mark."""
+    if GUARD_MARK not in text:
+        return text
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(part for part in paragraphs if not part.startswith(GUARD_MARK))
 
 
 def hash16(key: bytes, *parts: str | bytes) -> Fp:
@@ -82,7 +85,7 @@ def _finish(hasher: _Hasher, text: str | bytes) -> Fp:
 class Fingerprinter:
     """Makes steps. `key` is secret (at most 64 bytes), `memo_size` bounds the steps remembered per process."""
 
-    def __init__(self, key: bytes, rules: Rules = Rules(), memo_size: int = 8192) -> None:
+    def __init__(self, key: bytes, rules: Rules = DEFAULT_RULES, memo_size: int = 8192) -> None:
         self.key = key
         self.rules = rules
         self._keyed = hashlib.blake2b(key=key, digest_size=16)
@@ -233,4 +236,5 @@ def unpack(fact: bytes) -> Step:
         else:
             prints.append(prints[bit - 1] if bit in (1, 2, 4) else NO_FP)
     name = fact[_HEAD.size : _HEAD.size + length].decode("utf-8", "replace")
-    return Step(Kind(kind), name, *prints, Flag(flags), at_ms)
+    call, near, masked, result, masked_result, signature = prints
+    return Step(Kind(kind), name, call, near, masked, result, masked_result, signature, Flag(flags), at_ms)

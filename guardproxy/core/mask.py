@@ -8,11 +8,13 @@ fixed bytes does, so each runs only where such a search shows that it can find s
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+from contextlib import suppress
 
 WHOLE = 65_536
-"""Characters up to which a text is compared whole; beyond, head, tail and length stand for it (a log of many MB)."""
+"""Characters up to which a text is kept whole; beyond, its ends, its length and a hash stand for it."""
 
 EDGE = 2_048
 """Characters at each end in which volatile parts are masked. Time stamps in the middle of a long text stay."""
@@ -33,7 +35,7 @@ _LABELLED = ("chunk", "request", "trace", "span", "run", "session", "message", "
 _UUID = re.compile(r"-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b")
 _HEX = re.compile(r"0x[0-9a-fA-F]{4,16}\b")
 _IDENTITY = re.compile(r"@[0-9a-f]{6,16}\b")
-_SCRATCH = re.compile(r"/tmp/(?:tmp|pytest-of-|\.)[\w./-]+")
+_SCRATCH = re.compile(r"/tmp/(?:tmp|pytest-of-|\.)[\w./-]+")  # noqa: S108 - names in results, not files of ours
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 VOLATILE_KEYS = frozenset(
@@ -99,13 +101,15 @@ def _edge(text: str) -> str:
 def mask(text: str) -> str:
     """The text without what changes by itself: times, durations, ids, addresses, scratch paths, tallies.
 
-    Bounded: beyond 2 * EDGE characters only the ends are masked, beyond WHOLE the middle is left to its length.
+    Bounded: beyond 2 * EDGE characters only the ends are masked, beyond WHOLE a hash stands for the middle.
     """
     if "\x1b" in text:
         text = _ANSI.sub("", text[:WHOLE]) + text[WHOLE:]
     if len(text) <= 2 * EDGE:
         return _edge(text)
-    middle = text[EDGE:-EDGE] if len(text) <= WHOLE else f"…{len(text)}…"
+    middle = text[EDGE:-EDGE]
+    if len(text) > WHOLE:
+        middle = f"…{len(text)}…{hashlib.blake2b(middle.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}…"
     return f"{_edge(text[:EDGE])}{middle}{_edge(text[-EDGE:])}"
 
 
@@ -131,8 +135,6 @@ def _hinted(text: str) -> bool:
 def result_text(text: str) -> str:
     """A tool's answer, ready for comparing. JSON loses its volatile keys; everything else is masked."""
     if text[:1] in "{[" and 1 < len(text) <= 2 * EDGE and _hinted(text):
-        try:
+        with suppress(ValueError, RecursionError):  # not JSON after all: compared as text
             text = json.dumps(settled(json.loads(text)), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        except (ValueError, RecursionError):
-            pass  # not JSON after all: compared as text
     return mask(text).strip()

@@ -28,14 +28,13 @@ _TRAILER = re.compile(r"(?:(?:\n|^)reward:\s*[\d.]+|</[\w-]+>)\s*$", re.IGNORECA
 
 _VOID = re.compile(
     r"(?:\(?(?:no|none|null|nil|nothing|empty|0|zero)\b\)?|\(?[\w ]{1,30} (?:is|are) empty\b|\[\s*\]|\{\s*\}|-)"
-    r"(?:[ \w]*(?:results?|match(?:es)?|hits?|rows?|entries|records?|output|data|items?|files?|lines?|content|found|set|"
-    r"stored)(?: (?:found|available|returned))?)?[.!)]*|(?:没有|无|未找到)[^\s]{0,12}"
+    r"(?:[ \w]*(?:results?|match(?:es)?|hits?|rows?|entries|records?|output|data|items?|files?|lines?|content|found|"
+    r"set|stored)(?: (?:found|available|returned))?)?[.!)]*|(?:没有|无|未找到)[^\s]{0,12}"
 )
 _PENDING = re.compile(
     r"\b(?:still (?:running|processing|in progress|pending)|in progress|pending|queued|"
     r"not (?:yet )?(?:ready|finished|complete)|no new output|waiting for|running)\b"
 )
-_PENDINGS = ("running", "pending", "queued", "progress", "processing", "not ", "no new", "waiting")
 _CLEARED = re.compile(
     r"\[?(?:old |previous )?(?:tool )?(?:result|output|content)s?(?: content)? (?:was |has been |were )?"
     r"(?:cleared|removed|omitted|pruned|elided)|\[cleared\b|\[compacted\b"
@@ -43,9 +42,10 @@ _CLEARED = re.compile(
 _FIRST = re.compile(
     r"(?:\W{0,3}|[\w./\\-]{1,60}: (?:line \d+: )?|[\w ]{1,30}: )"
     r"(?:error\b|err:|exception|traceback|fail(?:ed|ure)?\b|fatal\b|invalid|could ?n[o']t|cannot|can't|unable to|"
-    r"unknown (?:tool|command|function|action|column|option)|no such|not found|permission denied|access denied|forbidden|"
-    r"unauthori[sz]ed|command not found|syntax ?error|bad request|timed? ?out|timeout|connection (?:refused|reset|error)|"
-    r"rejected|denied|missing (?:required )?|\w*(?:error|exception)\b|http/?\S* ?[45]\d\d|[45]\d\d (?:[a-z]+|error)|"
+    r"unknown (?:tool|command|function|action|column|option)|no such|not found|permission denied|access denied|"
+    r"forbidden|unauthori[sz]ed|command not found|syntax ?error|bad request|timed? ?out|timeout|"
+    r"connection (?:refused|reset|error)|rejected|denied|missing (?:required )?|"
+    r"\w*(?:error|exception)\b|http/?\S* ?[45]\d\d|[45]\d\d (?:[a-z]+|error)|"
     r"no replacement was performed|usage:|wrong\b|incorrect\b|test cases? did not pass|错误|失败|无法|不存在)"
 )
 _WITHIN = re.compile(
@@ -53,18 +53,18 @@ _WITHIN = re.compile(
     r"permission denied|unexpected (?:eof|token|end)|cannot open|invalid (?:option|argument|choice)|"
     r"[45]\d\d (?:service unavailable|too many requests|not found|internal server error|bad gateway))"
 )
+_BRACKETED = frozenset("[" + letter for letter in "abcdefghijklmnopqrstuvwxyz")
 _STATUS = re.compile(
     r'"(?:is_?error|failed)"\s*:\s*true|"(?:success|ok)"\s*:\s*false|"(?:error|exception)"\s*:\s*(?:"[^"]|\{)|'
-    r'"status"\s*:\s*"(?:error|failed|failure)"|"exit_?code"\s*:\s*-?[1-9]'
+    r'"status"\s*:\s*"(?:error|failed|failure)"|'
+    r'"(?:detail|message)"\s*:\s*"(?:not found|unauthori|forbidden|internal server|invalid|error|failed)|"exit_?code"\s*:\s*-?[1-9]'
 )
 _EXIT = re.compile(r"<returncode>-?[1-9]|exit(?:ed with)? (?:code|status):? -?[1-9]|<error>|<tool_use_error>")
-_RAISED = re.compile(r"(?m)^\s*(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b(?::|$).*")
+_RAISED = re.compile(r"(?m)^[ \t]{0,40}(?:[\w.]{1,80}\.)?\w{0,60}(?:Error|Exception|Interrupt)\b(?::|$).*")
 _COUNTED = re.compile(r"fail(?:ed|ing|ures?)\b|errors?\b")
 _SOME = frozenset("123456789")
 _FAIL = re.compile(r"(?m)^FAILED\b|\bFAIL\b")
-_VERDICT = re.compile(r"\b(?:not equal|incorrect|wrong|try again|did not pass|mismatch|not (?:valid|allowed|correct))\b")
-_VERDICTS = ("not ", "incorrect", "wrong", "try again", "mismatch")
-_HINTS = ("no such", "not ", "n't exist", "denied", "unexpected", "cannot open", "invalid", "unavailable", "too many", "gateway")
+_VERDICT = re.compile(r"\b(?:incorrect|wrong|try again|did not pass|mismatch|not (?:equal|valid|allowed|correct))\b")
 _MALFORMED = re.compile(
     r"\W{0,3}(?:error: ?)?(?:(?:invalid|missing|malformed|unexpected|bad) (?:tool |function |required |keyword )?"
     r"(?:arguments?|parameters?|params?|inputs?|json)\b|(?:unknown|unavailable|no such|unregistered|nonexistent) "
@@ -74,9 +74,12 @@ _WORDS = re.compile(r"[^\W\d_]{2,}")
 _QUOTED = re.compile(r"[\[(]?[\"'`\[]([^\"'`\]]{2,80})[\"'`\]]")
 
 
+_STARTS = frozenset("orstORST< \n")
+
+
 def body(text: str) -> str:
     """The result without the label and the trailer that a harness puts around every answer."""
-    begun = _LABEL.match(text)
+    begun = _LABEL.match(text) if text[:1] in _STARTS else None
     text = text[begun.end() :] if begun else text.lstrip()
     while text and (text[-1] == ">" or text[-1].isdigit()):
         ended = _TRAILER.search(text, max(0, len(text) - 40))
@@ -90,12 +93,17 @@ def _edges(text: str) -> str:
     return text if len(text) <= 2 * EDGE else f"{text[:EDGE]}\n{text[-EDGE:]}"
 
 
+def _some(number: list[str]) -> bool:
+    """Whether the word is a number above zero."""
+    return bool(number) and number[0].strip("([,").isdigit() and bool(number[0].strip("([,0"))
+
+
 def reports(edges: str, low: str) -> bool:
     """Whether the edges of a text (`low`: in lower case) are those of a test report with failures."""
     if "fail" in low or "error" in low:
         for word in _COUNTED.finditer(low):
-            before, after = low[max(0, word.start() - 4) : word.start()], low[word.end() : word.end() + 3]
-            if before[-1:] == " " and before.strip(" ([,").isdigit() and before.strip(" ([,0"):
+            before, after = low[max(0, word.start() - 8) : word.start()], low[word.end() : word.end() + 3]
+            if before[-1:] == " " and _some(before.split()[-1:]):
                 return True
             if after[:2] == ": " and after[2:] in _SOME:
                 return True
@@ -109,9 +117,10 @@ def failed(text: str, *, reads: bool) -> bool:
     edges = _edges(text)
     low = edges.lower()
     first = low[:200].split("\n", 1)[0]
-    if _FIRST.match(first) is not None:
-        return True
-    if low[:1] in "{[" and _STATUS.search(low) is not None:
+    if low[:1] in "{[" and low[:2] not in _BRACKETED:
+        if _STATUS.search(low) is not None:
+            return True
+    elif _FIRST.match(first) is not None:
         return True
     if ("exit" in low or "code>" in low or low[:1] == "<") and _EXIT.search(low) is not None:
         return True
@@ -119,15 +128,22 @@ def failed(text: str, *, reads: bool) -> bool:
 
 
 def _fails_inside(edges: str, low: str, first: str) -> bool:
-    if len(edges) <= 2 * EDGE and any(hint in first for hint in _HINTS) and _WITHIN.search(first) is not None:
+    hinted = "not " in first or "n't" in first or "no such" in first or "denied" in first or "inval" in first
+    hinted = hinted or "unexp" in first or "cannot" in first or " serv" in first or "gate" in first or "too m" in first
+    if hinted and len(edges) <= 2 * EDGE and _WITHIN.search(first) is not None:
         return True
     tail = edges[-EDGE:]
     if ("rror" in tail or "xception" in tail or "nterrupt" in tail) and _RAISED.search(tail) is not None:
         return True
     last = low[-200:].rsplit("\n", 1)[-1]
-    if any(hint in last for hint in _VERDICTS) and _VERDICT.search(last) is not None:
+    doubted = "not " in last or "wrong" in last or "incorrect" in last or "again" in last or "mismatch" in last
+    if doubted and _VERDICT.search(last) is not None:
         return True
     return reports(edges, low)
+
+
+def _maybe_pending(low: str) -> bool:
+    return "ing" in low or "queued" in low or "progress" in low or "not " in low or "no new" in low
 
 
 def flags(text: str, *, reads: bool, told: bool | None) -> Flag:
@@ -140,7 +156,7 @@ def flags(text: str, *, reads: bool, told: bool | None) -> Flag:
         if len(low) <= 200 and ("ed" in low) and _CLEARED.match(low) is not None:
             return Flag.CLEARED
         void = len(low) <= 80 and _VOID.fullmatch(low) is not None
-        pending = any(hint in low for hint in _PENDINGS) and _PENDING.search(low) is not None
+        pending = _maybe_pending(low) and _PENDING.search(low) is not None
     if told or (told is None and not void and failed(text, reads=reads)):
         malformed = len(text) <= 2 * EDGE and _MALFORMED.match(text[:EDGE].lower()) is not None
         return Flag.FAILED | Flag.INVALID if malformed else Flag.FAILED

@@ -117,8 +117,10 @@ def links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call],
 
 def identify(ask: Ask, printer: Fingerprinter, tenant: str) -> Identity:
     """Say whose turn this is, as far as the request itself tells. `begin` resolves the rest."""
-    parts = (tenant, *(part for m in ask.head for part in (m.role, m.text, *m.media)))
-    head: str = _remembered(printer, hash(("head", parts)), lambda: hash16(printer.key, "head", *parts).hex())
+    parts: list[str | bytes] = [tenant]
+    for message in ask.head:
+        parts += [message.role, message.text, *message.media]
+    head: str = _remembered(printer, hash(("head", *parts)), lambda: hash16(printer.key, "head", *parts).hex())
     last = next((m for m in reversed(ask.tail) if m.role == "assistant"), None)
     candidates = links(printer, tenant, head, last.calls, last.text) if last else ()
     session, thread = (_REGISTERED.sub("_", part) for part in (ask.declared.session, ask.declared.thread))

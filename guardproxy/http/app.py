@@ -35,6 +35,10 @@ SMOOTH = 0.2
 """Weight of the newest turn in a model's correction of token estimates."""
 
 
+DELIVERED = 20_000
+"""Links of delivered rounds that a worker keeps in mind, some 3 MB."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What one worker takes on: bytes of a body, bytes it may expand to, requests under way at once."""
@@ -78,6 +82,8 @@ class Proxy:
         self.books = Books(store, closed=fail_closed, now_ms=lambda: time.time_ns() // 1_000_000)
         self.in_flight = 0
         self.draining = False
+        self._delivered: dict[str, None] = {}
+        self._raised: set[str] = set()
         self._factors: dict[str, float] = {}
         self._tasks: set[asyncio.Task[object]] = set()
         self._renewing: asyncio.Task[None] | None = None
@@ -114,11 +120,11 @@ class Proxy:
             return await self._route(request, session, path, route)
         except GuardError as error:
             return _error(api.SURFACES["chat"], error)
-        except Exception:  # a fault of ours: logged once with its place, never shown to a client
+        except Exception:  # noqa: BLE001  # a fault of ours: logged once with its place, never shown to a client
             _log.exception("a request to %s failed inside guardproxy", route)
             self.telemetry.count("guardproxy.faults", {}, 1)
-            error = GuardError("guardproxy failed on this request; its log says where", code="internal_error")
-            return _error(api.SURFACES["chat"], error)
+            fault = GuardError("guardproxy failed on this request; its log says where", code="internal_error")
+            return _error(api.SURFACES["chat"], fault)
         finally:
             self.in_flight -= 1
 
@@ -138,10 +144,21 @@ class Proxy:
         return web.Response(text="ok\n")
 
     def _shed(self) -> web.Response:
-        self.telemetry.count("shed", {}, 1)
+        self.telemetry.count("shed", {"reason": "draining" if self.draining else "in_flight"}, 1)
         message = "guardproxy is at its bound of requests under way (overload.max_in_flight); try again in a moment"
         error = GuardError(message, status=503, code="overloaded")
         return _error(api.SURFACES["chat"], error, [("Retry-After", "1")])
+
+    def knows(self, links: tuple[str, ...]) -> bool:
+        """Whether this worker delivered the newest round of a conversation: then the store knows what came before."""
+        return any(link in self._delivered for link in links)
+
+    def remember(self, links: tuple[str, ...]) -> None:
+        """Note a delivered round by its links, the newest `DELIVERED` of them. Only a shortcut, never a truth."""
+        for link in links:
+            self._delivered[link] = None
+        while len(self._delivered) > DELIVERED:
+            self._delivered.pop(next(iter(self._delivered)))
 
     def factor(self, model: str) -> float:
         """How much larger the provider's count of input tokens is than our estimate, for this model."""
@@ -149,7 +166,7 @@ class Proxy:
 
     def learn(self, model: str, estimated: int, actual: int) -> None:
         """Correct the estimate for `model` by what the provider said."""
-        if estimated <= 0 or actual <= 0 or (model not in self._factors and len(self._factors) >= 1024):  # noqa: PLR2004
+        if estimated <= 0 or actual <= 0 or (model not in self._factors and len(self._factors) >= 1024):
             return
         old = self._factors.get(model, 1.0)
         seen = min(8.0, max(0.125, old * actual / estimated))
@@ -160,6 +177,12 @@ class Proxy:
         usage = turn.outcome.usage
         if usage is not None:
             self.learn(turn.ask.model, turn.need.input_tokens, usage.input)
+        for error in turn.decision.errors:
+            rule = error.partition(":")[0]
+            self.telemetry.count("detector.errors", {"rule": rule}, 1)
+            if rule not in self._raised:  # the first says why; the rest are counted
+                self._raised.add(rule)
+                _log.error("a detector failed, its turns go on without it: %s", error)
         if turn.report is not None:
             self.telemetry.report(turn.final_report())
 
@@ -187,7 +210,7 @@ def _session_prefix(path: str) -> tuple[str, str]:
 
 def _error(surface: ModuleType, error: GuardError, headers: list[tuple[str, str]] | None = None) -> web.Response:
     kind = ("Content-Type", "application/json")
-    more = [] if error.status >= 500 else [("x-should-retry", "false")]  # noqa: PLR2004
+    more = [] if error.status >= 500 else [("x-should-retry", "false")]
     return web.Response(status=error.status, body=surface.error(error, {}), headers=[kind, *more, *(headers or [])])
 
 
@@ -221,6 +244,7 @@ def assemble(
             max_expanded=config.overload.max_expanded_mb << 20,
             max_in_flight=config.overload.max_in_flight,
         ),
+        lease_ms=round(config.store.lease_seconds * 1000),
         fail_closed=config.store.on_failure == "closed",
         clock_offset=clock_offset or _no_offset,
     )

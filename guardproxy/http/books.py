@@ -22,9 +22,9 @@ OWED = 10_000
 class TurnStore(Protocol):
     """What is needed of the store here: `guardproxy.store.redis.Store` has it."""
 
-    async def begin(self, opening: Opening) -> View: ...  # noqa: D102
-    async def settle(self, closing: Closing) -> None: ...  # noqa: D102
-    async def renew(self, org: str, token: str, lease_ms: int) -> None: ...  # noqa: D102
+    async def begin(self, opening: Opening) -> View: ...
+    async def settle(self, closing: Closing) -> None: ...
+    async def renew(self, org: str, token: str, lease_ms: int) -> None: ...
 
 
 class Books:
@@ -39,14 +39,17 @@ class Books:
         self._owed: deque[tuple[Opening | None, Closing]] = deque(maxlen=OWED)
         self.live: dict[str, Opening] = {}
 
-    async def begin(self, opening: Opening) -> View:
-        """Trip 1, or the same question to local memory. `StoreError` only under policy `closed`."""
+    async def begin(self, opening: Opening, whole: Callable[[], Opening]) -> View:
+        """Trip 1, or the same question to local memory. `StoreError` only under policy `closed`.
+
+        `whole` gives the opening with all facts of the window: this worker may not remember what the store does.
+        """
         try:
             view = await self._store.begin(opening)
         except StoreError:
             if self._closed:
                 raise
-            self._openings[opening.token] = opening
+            opening = self._openings[opening.token] = whole()
             return self._local.begin(opening, self._now_ms() + opening.offset_ms)
         if view.admitted and not view.closed:
             self.live[opening.token] = opening

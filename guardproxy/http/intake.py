@@ -1,4 +1,4 @@
-"""Reads a request off the socket: bounded body, content encodings with a bound on what they expand to, plain headers."""
+"""Reads a request off the socket: bounded body, content encodings with a bound on what they expand to, headers."""
 
 from __future__ import annotations
 
@@ -51,9 +51,11 @@ def expand(raw: bytes, encoding: str, limit: int) -> bytes:
     except zlib.error as error:
         message = f"the body is not valid {encoding}: {error}"
         raise BadAsk(message, code="invalid_encoding", param="content-encoding") from error
-    if codec.unconsumed_tail or not codec.eof:
-        message = f"the body expands to more than {limit} bytes, or is cut off"
+    if len(plain) == limit and not codec.eof:
+        message = f"the body expands to more than {limit} bytes (overload.max_expanded_mb)"
         raise BadAsk(message, code="body_too_large", param="content-encoding")
+    if not codec.eof:
+        raise BadAsk(f"the {encoding} body is cut off", code="invalid_encoding", param="content-encoding")
     return plain
 
 

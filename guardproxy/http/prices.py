@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from fnmatch import fnmatchcase
 
 from genai_prices import data_snapshot
+from genai_prices.types import TieredPrices
 
 from guardproxy.core.pricing import Rates
 
@@ -61,8 +63,8 @@ def _published(model: str) -> Rates | None:
     return Rates(read, written, -1.0 if cached is None else cached, -1.0 if stored is None else stored)
 
 
-def _amount(price: object) -> float | None:
+def _amount(price: Decimal | TieredPrices | None) -> float | None:
     """Dollars per million tokens; the base of a tiered price (tiers by context length are not counted yet)."""
     if price is None:
         return None
-    return float(getattr(price, "base", price))
+    return float(price.base if isinstance(price, TieredPrices) else price)

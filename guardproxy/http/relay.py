@@ -5,6 +5,8 @@ Nothing is retried here: after the first byte there is no second attempt.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from guardproxy.http.turn import Turn
+
+LAST = b"[DONE]"
+"""What a stream ends in. Usage may come after the finish reason, so a turn is not settled before; without: at the end."""
 
 SHOWN = 300
 """Characters of a provider's answer that is not JSON which are shown in the error."""
@@ -36,7 +41,7 @@ async def forward(turn: Turn) -> web.StreamResponse:
     raw = turn.body.raw if untouched else body
     async with proxy.upstream.send("POST", turn.path, raw, headers) as answer:
         done.upstream_status = done.status = answer.status
-        if answer.content_type == "text/event-stream" and answer.status < 400:  # noqa: PLR2004
+        if answer.content_type == "text/event-stream" and answer.status < 400:
             return await _stream(turn, answer)
         return await _whole(turn, answer)
 
@@ -50,7 +55,7 @@ async def _whole(turn: Turn, answer: ClientResponse) -> web.StreamResponse:
     shown += view.finish()
     if not view.readable_json(data):
         raise _not_json(turn, answer, data)
-    failed = answer.status >= 400  # noqa: PLR2004
+    failed = answer.status >= 400
     done.read(view.watcher, dropped=view.drop is not None and not failed)
     if failed:
         done.outcome, done.error_type = "failed", str(answer.status)
@@ -64,43 +69,50 @@ async def _stream(turn: Turn, answer: ClientResponse) -> web.StreamResponse:
     response = web.StreamResponse(status=answer.status, headers=[*response_headers(answer), *turn.guard_headers()])
     await response.prepare(turn.request)
     view = _View(turn, answer)
+    broke: Exception | None = None
     try:
         async for chunk in answer.content.iter_any():
             done.first_chunk()
             out = view.feed(chunk)
-            if view.watcher.complete and turn.settling is None:
+            if LAST in chunk and view.watcher.complete:
                 done.read(view.watcher, dropped=view.drop is not None)
                 turn.settle()  # on its way before the client can answer the last chunk
             if out:
                 await response.write(out)
-    except ConnectionResetError:
-        return _left(turn, view, response)
-    except Exception as error:  # whatever broke the provider's stream, the client is told in its own format
-        return await _broken(turn, view, response, error)
-    if not view.watcher.complete:
-        return await _broken(turn, view, response, None)
+    except (ConnectionResetError, asyncio.CancelledError) as left:
+        _left(turn, view)
+        if isinstance(left, asyncio.CancelledError):
+            raise
+        return response
+    except Exception as error:  # noqa: BLE001  # whatever broke the provider's stream, the client is told in its own format
+        broke = error
+    if not (view.watcher.complete or view.watcher.failed):
+        return await _broken(turn, view, response, broke)
     rest = view.finish()
     if rest:
         await response.write(rest)
-    done.read(view.watcher, dropped=view.drop is not None)
+    if turn.settling is None:
+        done.read(view.watcher, dropped=view.drop is not None)
+        if view.watcher.failed:
+            done.error_type = "upstream_error"  # the provider told the client itself
+        turn.settle()
     await response.write_eof()
     return response
 
 
-def _left(turn: Turn, view: _View, response: web.StreamResponse) -> web.StreamResponse:
+def _left(turn: Turn, view: _View) -> None:
     """The client went away: it pays for what was produced; leaving the block closes the provider's stream."""
-    turn.outcome.read(view.watcher, dropped=False)
-    turn.outcome.outcome = "abandoned"
-    return response
+    if turn.settling is None:
+        turn.outcome.read(view.watcher, dropped=False)
+        turn.outcome.outcome = "abandoned"
 
 
 async def _broken(turn: Turn, view: _View, response: web.StreamResponse, error: Exception | None) -> web.StreamResponse:
     done = turn.outcome
     reason = f"{type(error).__name__}: {error}" if error else "it ended in the middle"
     wrapped = UpstreamError(f"the provider's stream broke off ({reason})", code="upstream_broken")
-    if turn.settling is None:
-        done.read(view.watcher, dropped=False)
-        done.fail(wrapped)
+    done.read(view.watcher, dropped=False)
+    done.fail(wrapped)
     try:
         await response.write(view.finish())
         await response.write(b"data: " + turn.surface.error(wrapped, {}) + b"\n\n")
@@ -116,8 +128,9 @@ class _View:
     def __init__(self, turn: Turn, answer: ClientResponse) -> None:
         surface: ModuleType = turn.surface
         encoding = answer.headers.get("Content-Encoding", "").strip().lower()
-        self._inflater = Inflater(encoding, turn.proxy.limits.max_expanded) if encoding not in ("", "identity") else None
-        good = answer.status < 400 and self._inflater is None  # noqa: PLR2004
+        plain = encoding in ("", "identity")
+        self._inflater = None if plain else Inflater(encoding, turn.proxy.limits.max_expanded)
+        good = answer.status < 400 and self._inflater is None
         self.drop = next((edit for edit in turn.edits if isinstance(edit, DropCalls)), None) if good else None
         strip = good and any(isinstance(edit, SpliceUsage) for edit in turn.edits)
         self.watcher = surface.watch(
@@ -138,13 +151,19 @@ class _View:
         return b"" if self._inflater else rest
 
     def readable_json(self, data: bytes) -> bool:
-        """Whether the answer looks like JSON, as far as we can look into it."""
-        return self._inflater is not None or data.lstrip()[:1] in (b"{", b"[")
+        """Whether the answer is JSON, as far as we can look into it."""
+        if self._inflater is not None or self.watcher.complete:
+            return True
+        try:
+            json.loads(data, strict=False)
+        except (ValueError, RecursionError):
+            return False
+        return True
 
 
 def _not_json(turn: Turn, answer: ClientResponse, data: bytes) -> UpstreamError:
     text = " ".join(data[: SHOWN * 2].decode("utf-8", "replace").split())[:SHOWN]
     base = turn.proxy.upstream.base
-    status = answer.status if answer.status >= 400 else 502  # noqa: PLR2004
+    status = answer.status if answer.status >= 400 else 502
     message = f"the provider at {base} answered {answer.status} with {answer.content_type}, which is not JSON: {text!r}"
     return UpstreamError(message, status=status, code="upstream_not_json")

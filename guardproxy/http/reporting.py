@@ -51,10 +51,10 @@ def report_of(turn: Turn, view: View) -> TurnReport:
         edits=turn.edit_names(),
         advice=advice,
         steps=_new_steps(turn, view),
+        facts=_new_facts(turn, view),
         outcome=_outcome(turn),
         overhead_request_ns=_before_upstream(turn),
         begin_ns=done.begin_ns,
-        retries=int(view.retry),
         hold={line.dimension: line.hold for line in turn.opening.lines if line.hold},
     )
 
@@ -78,12 +78,15 @@ def _attempts(turn: Turn, ended_ns: int) -> tuple[Attempt, ...]:
     return (attempt,)
 
 
-def _new_steps(turn: Turn, view: View) -> tuple[Step, ...]:
-    """The steps that this request brought: those of its last round, unless it is a retry or was not admitted."""
+def _new_facts(turn: Turn, view: View) -> tuple[bytes, ...]:
+    """The facts that this request brought: those of its last round, unless it is a retry or was not admitted."""
     rounds = turn.opening.fact.rounds
-    if view.retry or view.closed or not view.admitted or not rounds or view.equal:
-        return ()
-    return tuple(step for step in session.unpack_all(rounds[-1].facts) if step.kind is Kind.CALL)
+    stale = view.retry or view.closed or not view.admitted or not rounds or view.equal
+    return () if stale else rounds[-1].facts
+
+
+def _new_steps(turn: Turn, view: View) -> tuple[Step, ...]:
+    return tuple(step for step in session.unpack_all(_new_facts(turn, view)) if step.kind is Kind.CALL)
 
 
 def _outcome(turn: Turn) -> str:

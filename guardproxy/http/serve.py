@@ -41,13 +41,14 @@ class Parent:
         self._load = load
         self._secret = secret
         self._config, self._document = load()
+        self._config.refuse_itself()
         self._fleet = Fleet()
         self._draining = False
         self._stop = asyncio.Event()
         self._busy: set[asyncio.Task[None]] = set()
 
     async def run(self, say: Callable[[str], None]) -> None:
-        """Serve until told to stop. `say` gets what a person should read first. Raises GuardError if it cannot start."""
+        """Serve until told to stop. `say` gets what a person reads first. Raises GuardError if it cannot start."""
         async with AsyncExitStack() as stack:
             await self._open(stack)
             for line in self._greeting():
@@ -79,7 +80,7 @@ class Parent:
         stack.push_async_callback(self._crew.drain)
 
     def _own_store(self, stack: AsyncExitStack) -> embedded.Embedded | None:
-        """Start the store of our own where no URL is given. In the main thread: it dies with the one that started it."""
+        """Start the store of our own where no URL is given: in the main thread, as it dies with the one that did."""
         if self._config.store.url:
             return None
         running = embedded.start(self._config.data_dir)
@@ -171,6 +172,7 @@ class Parent:
         """Read the configuration again and swap it in; a bad one is refused and the old one stays."""
         try:
             config, document = self._load()
+            config.refuse_itself()
             fixed = [name for name in FIXED if getattr(config, name) != getattr(self._config, name)]
             if fixed:
                 raise ConfigError(f"{', '.join(fixed)}: cannot change while running; restart instead")
@@ -178,7 +180,7 @@ class Parent:
             if wrong:
                 raise ConfigError(wrong)
         except GuardError as error:
-            _log.error("the configuration was not reloaded, the old one stays: %s", error.message)  # noqa: TRY400 - the words are enough
+            _log.error("the configuration was not reloaded, the old one stays: %s", error.message)
             return
         self._config, self._document = config, document
         _log.info("the configuration was reloaded")

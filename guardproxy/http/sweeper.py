@@ -45,7 +45,7 @@ class Sweeper:
                 await step()
             except StoreError:
                 continue  # the workers say when the store goes and comes
-            except Exception:  # the proxy serves on without its sweeper, but somebody must hear of it
+            except Exception:  # noqa: BLE001 - the proxy serves on without its sweeper, but somebody must hear of it
                 _log.exception("a step of the sweeper failed; it is tried again in %.0f s", EVERY_SECONDS)
 
     async def _settle(self) -> None:

@@ -1,4 +1,4 @@
-"""One request, bytes to bytes: the flow of DESIGN section 4 and nothing else. Judgement is in `core`, IO in its neighbours."""
+"""One request, bytes to bytes: the flow and nothing else. Judgement is in `core`, IO in the neighbours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,19 @@ from aiohttp import web
 
 from guardproxy.core import budget, interventions, policy as policies, pricing, session
 from guardproxy.core.episode import pack_episode
-from guardproxy.core.model import AppendText, Decision, DropCalls, Edit, ForbidTools, Message, Reject, Reply, SpliceUsage, Usage
+from guardproxy.core.model import (
+    AppendText,
+    Decision,
+    DropCalls,
+    Edit,
+    ForbidTools,
+    Message,
+    Reject,
+    Reply,
+    Rung,
+    SpliceUsage,
+    Usage,
+)
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import BadAsk, GuardError, StoreError
 from guardproxy.http import intake, relay, reporting
@@ -31,7 +43,9 @@ NAMES = {AppendText: "advice", ForbidTools: "tools", DropCalls: "calls", SpliceU
 class Turn:
     """The state of one request while it is served."""
 
-    def __init__(self, proxy: Proxy, request: web.BaseRequest, surface: ModuleType, path: str, session_in_path: str) -> None:
+    def __init__(
+        self, proxy: Proxy, request: web.BaseRequest, surface: ModuleType, path: str, session_in_path: str
+    ) -> None:
         self.proxy = proxy
         self.request = request
         self.surface = surface
@@ -66,7 +80,7 @@ class Turn:
         proxy = self.proxy
         limits = proxy.limits
         self.body = await intake.take(self.request, max_body=limits.max_body, max_expanded=limits.max_expanded)
-        self.ask = self.surface.read(self.body.plain, self.headers)
+        self.ask = self.surface.read(self.body.plain, self.headers, short=True)
         self.opening = self._opening()
         begun = time.perf_counter_ns()
         self.view = await self._begin()
@@ -78,7 +92,9 @@ class Turn:
 
     def _opening(self) -> Opening:
         proxy, ask = self.proxy, self.ask
-        now_ms = self.started_ns // 1_000_000 + self.offset_ms
+        identity = session.identify(ask, proxy.printer, proxy.org)
+        if not identity.fresh and not proxy.knows(identity.links):
+            ask = self.ask = self.surface.widen(ask)
         self.rates = proxy.prices.rates(ask.model)
         estimate = pricing.estimate_input(len(self.body.plain), proxy.factor(ask.model))
         most = min(ask.max_tokens or proxy.policy.default_output_hold, proxy.policy.default_output_hold)
@@ -86,8 +102,8 @@ class Turn:
         return Opening(
             token=os.urandom(12).hex(),
             org=proxy.org,
-            identity=session.identify(ask, proxy.printer, proxy.org),
-            fact=session.observe(ask, proxy.printer, now_ms),
+            identity=identity,
+            fact=session.observe(ask, proxy.printer, self._now_ms()),
             lines=budget.price(proxy.policy.limits, self.need),
             lease_ms=proxy.lease_ms,
             tooled=bool(ask.tools),
@@ -95,9 +111,17 @@ class Turn:
             traceparent=self.headers.get("traceparent", ""),
         )
 
+    def _now_ms(self) -> int:
+        return self.started_ns // 1_000_000 + self.offset_ms
+
+    def _whole(self) -> Opening:
+        """The opening with all facts of the window, for a memory that has none of them."""
+        fact = session.observe(self.surface.widen(self.ask), self.proxy.printer, self._now_ms())
+        return replace(self.opening, fact=fact)
+
     async def _begin(self) -> View:
         """Trip 1. A client that leaves meanwhile must not leave a hold behind: the answer is awaited all the same."""
-        begin = self.proxy.spawn(self.proxy.books.begin(self.opening))
+        begin = self.proxy.spawn(self.proxy.books.begin(self.opening, self._whole))
         try:
             return await asyncio.shield(begin)
         except asyncio.CancelledError:
@@ -113,6 +137,8 @@ class Turn:
     def _edits(self, put_back: tuple[AppendText, ...]) -> tuple[Edit, ...]:
         proxy, ask, view = self.proxy, self.ask, self.seen
         language = ask.language if proxy.policy.language == "auto" else proxy.policy.language
+        if self.decision.rung >= Rung.FINALIZE:
+            ask = self.surface.widen(ask)  # the summary speaks of the whole window
         context = interventions.Context(view, language, put_back)
         advice = interventions.carry_out(self.decision, ask, context)
         self.new_advice = tuple(edit for edit in advice if edit not in put_back)  # another attempt says the same once
@@ -176,10 +202,13 @@ class Turn:
     def _error(self, error: GuardError) -> web.Response:
         extra: dict[str, object] = {"rule": self.decision.rule} if self.decision.rule else {}
         headers = self.guard_headers()
-        extra |= {name[2:].replace("-", "_"): value for name, value in headers if name.endswith(("-session-id", "-trace-id"))}
-        if error.status == 503:  # noqa: PLR2004
+        known = dict(headers)
+        for name in ("session_id", "trace_id"):
+            value = known.get(f"x-guardproxy-{name.replace('_', '-')}")
+            extra |= {name: value} if value else {}
+        if error.status == 503:
             headers.append(("Retry-After", "1"))
-        elif error.status < 500:  # noqa: PLR2004
+        elif error.status < 500:
             headers.append(("x-should-retry", "false"))
         headers.append(("Content-Type", "application/json"))
         self.outcome.status = error.status
@@ -219,6 +248,7 @@ class Turn:
         if done.outcome == "answered" and done.answer in ("calls", "text"):
             links = session.links(printer, self.opening.org, self.opening.identity.head, done.calls, done.text)
             delivered = session.round_digest(printer, done.calls, done.text)
+            self.proxy.remember(links)
         cost = pricing.cost(self.rates, usage)
         episode = self.decision.episode
         ledger = self.proxy.ledger.seal(self._message, self.new_advice, self.put_back)

@@ -6,6 +6,7 @@ Failover and retries would sit here and only before the first byte. Bytes are ne
 from __future__ import annotations
 
 import asyncio
+import io
 import zlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -33,6 +34,9 @@ HOP_BY_HOP = frozenset(
     }
 )
 """Headers that belong to one connection (RFC 9110, section 7.6.1), and those that the client library sets."""
+
+AT_ONCE = 1 << 20
+"""Bytes of a body that are written in one go; a larger one is sent in pieces, so that the loop stays free."""
 
 READABLE = ("gzip", "deflate", "identity")
 """Content encodings that we can look into; others are not offered to the provider."""
@@ -79,17 +83,18 @@ class Upstream:
         if self._session is None:
             message = "the upstream connection pool is not open"
             raise UpstreamError(message)
+        data = io.BytesIO(body) if isinstance(body, bytes) and len(body) > AT_ONCE else body
         try:
             answer = await self._session.request(
-                method, self._url(path), data=body, headers=list(headers), allow_redirects=False
+                method, self._url(path), data=data, headers=list(headers), allow_redirects=False
             )
-        except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise self._wrap(error) from error
         if answer.connection is not None and answer.connection.protocol is not None:
             answer.connection.protocol.read_timeout = self._idle_s  # it has begun to answer
         try:
             yield answer
-        except (aiohttp.ClientError, asyncio.TimeoutError) as error:
+        except (TimeoutError, aiohttp.ClientError) as error:
             answer.close()
             raise self._wrap(error) from error
         except BaseException:
@@ -118,7 +123,7 @@ class Upstream:
     def _url(self, path: str) -> URL:
         url = self._urls.get(path)
         if url is None:
-            if len(self._urls) > 1024:  # noqa: PLR2004 - query strings may differ without end
+            if len(self._urls) > 1024:
                 self._urls.clear()
             full = self.base + path[3:] if path.startswith("/v1/") or path == "/v1" else self._root + path
             url = self._urls[path] = URL(full, encoded=True)

@@ -188,7 +188,7 @@ class Client:
             return
 
     def _tell(self, up: bool, reason: str) -> None:  # noqa: FBT001
-        if self._on_change:
+        if self._on_change is not None:
             self._loop.call_soon(self._on_change, up, reason)
 
     def _refused(self, reply: object) -> StoreError:

@@ -18,6 +18,7 @@ SEPARATOR = "\x1f"
 """Stands between session and thread in the scripts, so it may not occur in either."""
 
 _pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder().decode
 
 
 def prefix(org: str) -> str:
@@ -25,9 +26,10 @@ def prefix(org: str) -> str:
     return "gp:{" + (org.replace("{", "(").replace("}", ")") or "-") + "}:"
 
 
-def opening(value: Opening) -> tuple[bytes, ...]:
-    """ARGV of `begin.lua`."""
+def opening(value: Opening, *, newest: int = 0) -> tuple[bytes, ...]:
+    """ARGV of `begin.lua`. `newest`: send only so many rounds (0 = all); the script says if it needs the others."""
     who, fact = value.identity, value.fact
+    sent = fact.rounds[-newest:]
     head: tuple[Any, ...] = (
         value.token,
         _name(who.session),
@@ -37,7 +39,8 @@ def opening(value: Opening) -> tuple[bytes, ...]:
         who.links,
         fact.conversation,
         fact.count,
-        len(fact.rounds),
+        len(sent),
+        len(sent) < len(fact.rounds),
         fact.user,
         [(x.scope, x.dimension, x.hold, x.limit, x.key, x.clock) for x in value.lines],
         value.lease_ms,
@@ -45,8 +48,8 @@ def opening(value: Opening) -> tuple[bytes, ...]:
         value.offset_ms,
         value.traceparent,
     )
-    rounds = _encode([(r.digest, r.index, len(r.facts), r.counts) for r in reversed(fact.rounds)])
-    return (_encode(head), fact.boundary, fact.blank, rounds, *(f for r in fact.rounds for f in r.facts))
+    rounds = _encode([(r.digest, r.index, len(r.facts), r.counts) for r in reversed(sent)])
+    return (_encode(head), fact.boundary, fact.blank, rounds, *(f for r in sent for f in r.facts))
 
 
 def closing(value: Closing, *, swept: bool = False) -> tuple[bytes, ...]:
@@ -114,6 +117,15 @@ _ANSWER = 24
 def pairs(flat: Sequence[Any]) -> Iterable[tuple[str, Any]]:
     """A flat list of names and values, as Redis answers hashes."""
     return zip([name.decode() for name in flat[::2]], flat[1::2], strict=True)
+
+
+def unpack(state: bytes) -> dict[str, Any]:
+    """A map as the scripts keep it (sessions, threads). `StoreError` if it is none."""
+    try:
+        fields = _unpack(state)
+    except msgspec.DecodeError as error:
+        raise StoreError(f"the store holds what cannot be read: {error}") from error
+    return fields if isinstance(fields, dict) else {}
 
 
 def _name(text: str) -> str:

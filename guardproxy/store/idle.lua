@@ -9,6 +9,6 @@ local found = redis.call('ZRANGEBYSCORE', P .. 'idle', '-inf', now - tonumber(AR
 local answer = {}
 for _, sid in ipairs(found) do
   redis.call('ZREM', P .. 'idle', sid)
-  answer[#answer + 1] = { sid, redis.call('HGETALL', P .. 's:' .. sid) }
+  answer[#answer + 1] = { sid, redis.call('GET', P .. 's:' .. sid), redis.call('HKEYS', P .. 'd:' .. sid) }
 end
 return answer

@@ -5,6 +5,7 @@ Every method raises `StoreError` when the server does not answer in time; see `_
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -24,6 +25,12 @@ PANIC = "gp:panic"
 
 AT_ONCE = 256
 """Tokens or sessions taken in one go by `sweep` and `idle_sessions`: bounds a script's time."""
+
+NEWEST = 2
+"""Rounds of a known conversation sent to `begin`: the last one, and one to spare."""
+
+KNOWN = 10_000
+"""Conversations remembered for that, some 100 bytes each."""
 
 SCRIPTS = {
     "begin": ("resolve.lua", "begin.lua"),
@@ -69,6 +76,7 @@ class Store:
         self._client = client
         self._orgs: set[str] = set()
         self._orgs_of = 0
+        self._known: dict[str, None] = {}
 
     @classmethod
     async def connect(
@@ -106,8 +114,16 @@ class Store:
         org = opening.org
         if org not in self._orgs or self._orgs_of != self._client.generation:
             await self._register(org)
-        key = _codec.prefix(org).encode()
-        return _codec.view(await self._client.run("begin", key, _codec.opening(opening)), opening)
+        # A conversation that this worker has seen is known to the store, mostly up to the last round: the older ones
+        # are sent only if they are asked for. That is a guess about cost; the answer is the same.
+        who = f"{org} {opening.identity.session} {opening.identity.head}"
+        known = who in self._known
+        reply = await self._client.run("begin", _key(org), _codec.opening(opening, newest=NEWEST if known else 0))
+        if reply == 0:
+            reply = await self._client.run("begin", _key(org), _codec.opening(opening))
+        if not known:
+            self._remember(who)
+        return _codec.view(reply, opening)
 
     async def settle(self, closing: Closing) -> None:
         """Trip 2: release the hold, count what was used, keep the answer. Without a hold it does nothing."""
@@ -143,13 +159,16 @@ class Store:
 
     async def session_state(self, org: str, session: str) -> Known | None:
         """A session as it stands, or None if there is none of that id."""
-        flat = _list(await self._client.command("HGETALL", f"{_codec.prefix(org)}s:{session}"))
-        return _known(org, session, flat)
+        key = _codec.prefix(org)
+        state, parts = await asyncio.gather(
+            self._client.command("GET", f"{key}s:{session}"), self._client.command("HKEYS", f"{key}d:{session}")
+        )
+        return _known(org, session, state, _list(parts))
 
     async def list_sessions(self, org: str, limit: int = 50) -> list[Known]:
         """Sessions of the last day, newest first; ordered by the hour of their last turn or their start."""
         names = _list(await self._client.command("ZREVRANGE", f"{_codec.prefix(org)}sessions", 0, limit - 1))
-        found = [await self.session_state(org, name.decode()) for name in names]
+        found = await asyncio.gather(*(self.session_state(org, name.decode()) for name in names))
         return [session for session in found if session]
 
     async def idle_sessions(self, older_ms: int, offset_ms: int = 0) -> list[Known]:
@@ -158,7 +177,7 @@ class Store:
         for org in await self.orgs():
             words = (str(older_ms).encode(), str(offset_ms).encode(), str(AT_ONCE).encode())
             reply = _list(await self._client.run("idle", _key(org), words))
-            known = [_known(org, name.decode(), flat) for name, flat in reply]
+            known = [_known(org, name.decode(), state, parts) for name, state, parts in reply]
             found += [session for session in known if session]
         return found
 
@@ -196,6 +215,11 @@ class Store:
         """End the connection."""
         await self._client.close()
 
+    def _remember(self, who: str) -> None:
+        self._known[who] = None
+        if len(self._known) > KNOWN:
+            del self._known[next(iter(self._known))]
+
     async def _switched(self, on: bool) -> list[str]:  # noqa: FBT001
         await self._client.command(*(("SET", PANIC, "1") if on else ("DEL", PANIC)))
         return await self.orgs()
@@ -227,19 +251,20 @@ def _list(reply: object) -> list[Any]:
     return reply
 
 
-def _known(org: str, session: str, flat: list[Any]) -> Known | None:
-    fields = {name: value.decode("utf-8", "replace") for name, value in _codec.pairs(flat)}
-    if not fields:
+def _known(org: str, session: str, state: object, parts: list[bytes]) -> Known | None:
+    if not isinstance(state, bytes):
         return None
+    fields = _codec.unpack(state)
+    threads = sorted(raw.decode()[len("thread:") :] for raw in parts if raw.startswith(b"thread:"))
     return Known(
         org=org,
         session=session,
-        started_ms=int(fields.get("born", 0)),
-        at_ms=int(fields.get("at", 0)),
-        turn=int(fields.get("turn", 0)),
-        span=int(fields.get("span", 0)),
+        started_ms=fields["born"],
+        at_ms=fields["at"],
+        turn=fields["turn"],
+        span=fields["span"],
         closed=fields.get("closed", ""),
-        main=fields.get("main", ""),
-        traceparent=fields.get("traceparent", ""),
-        threads=tuple(sorted(name.removeprefix("thread:") for name in fields if name.startswith("thread:"))),
+        main=fields["main"],
+        traceparent=fields["traceparent"],
+        threads=tuple(threads),
     )

@@ -76,38 +76,32 @@ local function note(from)
 end
 
 -- Where the conversation stands now. Attempts at an earlier conversation of the thread change nothing of it.
-local function conclude(t_era, open, state, live, steps, conversation)
-  local T = P .. 't:' .. run
-  local write = { 'at', now, 'live', math.max(0, tonumber(live) - 1), 'steps', tonumber(steps) + facts }
-  local function set(field, value) write[#write + 1], write[#write + 2] = field, value end
-  if tonumber(t_era) == era then
-    open = math.max(0, tonumber(open) - 1)
-    set('open', open)
+local function conclude(t)
+  t.at, t.live, t.steps = now, math.max(0, t.live - 1), t.steps + facts
+  if t.era == era then
     local nothing = answer == 'empty'
+    t.open = math.max(0, t.open - 1)
     if outcome == 'answered' then
-      set('state', outcome)
-      set('answer', answer)
-      set('delivered', delivered)
-      set('taken', 0)
-    elseif open == 0 and state ~= 'answered' then
-      set('state', outcome)
-      set('answer', '')
-      nothing = true
+      t.state, t.answer, t.delivered, t.taken = outcome, answer, delivered, false
+    elseif t.open == 0 and t.state ~= 'answered' then
+      t.state, t.answer, nothing = outcome, '', true
     end
     if nothing then
-      call('ZADD', P .. 'f:' .. conversation, now, run)
-      call('ZREMRANGEBYRANK', P .. 'f:' .. conversation, 0, -LINKED - 1)
-      call('PEXPIRE', P .. 'f:' .. conversation, SAME_TTL)
+      local F = P .. 'f:' .. t.conversation
+      call('ZADD', F, now, run)
+      call('ZREMRANGEBYRANK', F, 0, -LINKED - 1)
+      call('PEXPIRE', F, SAME_TTL)
     end
   end
-  if close ~= '' then
-    set('closed', close)
-    set('answers', 0)
-  end
-  call('HSET', T, unpack(write))
+  if close ~= '' then t.closed, t.answers = close, 0 end
+  call('SET', P .. 't:' .. run, cmsgpack.pack(t), 'PX', RUN_TTL)
 end
 
-local S, T = P .. 's:' .. sid, P .. 't:' .. run
+local function load(key)
+  local raw = call('GET', P .. key)
+  return raw and cmsgpack.unpack(raw) or nil
+end
+
 if run ~= '' then
   if outcome == 'answered' then
     local score = string.format('%.0f', count * STAMP + now % STAMP)
@@ -117,12 +111,12 @@ if run ~= '' then
       call('PEXPIRE', P .. 'l:' .. link, LINK_TTL)
     end
   end
-  local state = not aside and call('HMGET', T, 'era', 'open', 'state', 'live', 'steps', 'conversation')
-  if state and state[1] then
+  local t = not aside and load('t:' .. run)
+  if t then
     append(P .. 'r:' .. run, 3, facts, RING)
     append(P .. 'e:' .. run, 3 + facts, episodes, EPISODES)
     note(3 + facts + episodes)
-    conclude(unpack(state))
+    conclude(t)
   end
 end
 
@@ -138,11 +132,14 @@ if head ~= '' then
   end
 end
 
-if call('EXISTS', S) == 1 then
-  if ARGV[2] ~= '' then append(P .. 'x:' .. sid, 2, 1, RECORDS) end
-  call('HSET', S, 'at', now)
-  if close_session then call('HSET', S, 'closed', close ~= '' and close or 'session', 'answers', 0) end
-  if not swept then call('ZADD', P .. 'idle', now, sid) end
+if ARGV[2] ~= '' then append(P .. 'x:' .. sid, 2, 1, RECORDS) end
+if close_session then
+  local session = load('s:' .. sid)
+  if session then
+    session.closed, session.answers = close ~= '' and close or 'session', 0
+    call('SET', P .. 's:' .. sid, cmsgpack.pack(session), 'PX', RUN_TTL)
+  end
 end
+if not swept then call('ZADD', P .. 'idle', now, sid) end
 local _, at = string.find(run, '\31', 1, true)
 return { sid, at and string.sub(run, at + 1) or 'aside', turn }

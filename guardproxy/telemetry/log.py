@@ -37,6 +37,8 @@ def setup(level: str = "info", style: str = "text") -> None:
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     root.addHandler(handler)
     logging.getLogger("guardproxy").setLevel(_LEVELS.get(level.lower(), logging.INFO))
+    # A dead collector is said once by us and counted; the SDK would say it at every try.
+    logging.getLogger("opentelemetry").setLevel(logging.DEBUG if level.lower() == "debug" else logging.CRITICAL)
 
 
 def decision_line(report: TurnReport) -> None:
@@ -77,8 +79,9 @@ def fields_of(report: TurnReport) -> dict[str, object]:
         fields["retry"] = True
     if view.degraded:
         fields["degraded"] = True
-    if report.steps:
-        fields["facts"] = [pack(step).hex() for step in report.steps]
+    facts = report.facts or tuple(map(pack, report.steps))
+    if facts:
+        fields["facts"] = [fact.hex() for fact in facts]
     return fields
 
 

@@ -77,7 +77,7 @@ def summary(records: Sequence[TurnRecord]) -> str:
 
 def loop_table(records: Sequence[TurnRecord], *, title: str = "") -> Group:
     """The table and its summary line, ready for `rich.print`."""
-    table = Table(title=title or None, title_justify="left", header_style="bold")
+    table = Table(title=Text(title) if title else None, title_justify="left", header_style="bold")
     for name in _COLUMNS:
         table.add_column(name, justify="right" if name in ("loop", "latency", "tokens") else "left", overflow="fold")
     for row in rows_of(records):
@@ -106,7 +106,8 @@ def _action(record: TurnRecord) -> str:
         action = f"observe (would {record['would']})"
     if action in ("pass", ""):
         return "" if record["status"] < 400 else f"HTTP {record['status']}"
-    return f"{action} {record['rule']} x{record['count']}" if record["rule"] else action
+    count = f" x{record['count']}" if record["count"] else ""
+    return f"{action} {record['rule']}{count}" if record["rule"] else action
 
 
 def _answer(

@@ -66,11 +66,11 @@ class Meter:
         (cells.alias.get(labels) or self._cell(cells, labels))[0] = value
 
     def event(self, name: str, labels: Mapping[str, object], value: float) -> None:
-        """Whatever `name` is: count, set or observe; `labels` by their dotted names or the last word of them."""
-        instrument = BY_NAME[name]
+        """Count, set or observe, as `name` is; `guardproxy.` may be left out. `labels` by name or its last word."""
+        instrument = BY_NAME.get(name) or BY_NAME[f"guardproxy.{name}"]
         row = tuple(labels.get(label, labels.get(label.rpartition(".")[2], "")) for label in instrument.labels)
         kinds = {"counter": self.add, "gauge": self.put, "histogram": self.observe}
-        kinds[instrument.kind](name, row, value)
+        kinds[instrument.kind](instrument.name, row, value)
 
     def snapshot(self, now_ns: int) -> Snapshot:
         """A copy of everything that has been counted."""

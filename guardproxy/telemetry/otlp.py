@@ -60,13 +60,28 @@ def resource(service: str, instance: str, version: str) -> Resource:
     )
 
 
+class _Health:
+    """One line when exports begin to fail and one when they work again; the counters say how many."""
+
+    def __init__(self, what: str, endpoint: str) -> None:
+        self._what = f"{what} cannot be sent to {endpoint}"
+        self._failing = False
+
+    def tell(self, *, sent: bool) -> None:
+        """What became of one export."""
+        if self._failing == sent:
+            self._failing = not sent
+            _log.warning("%s%s", self._what, ": over, they are sent again" if sent else " (log_level: debug says why)")
+
+
 class SpanPush:
     """Queue for finished spans. `count(result, n)` is told what became of them."""
 
     def __init__(self, endpoint: str, count: Callable[[str, int], None]) -> None:
         self._count = count
-        exporter = SpanSender(endpoint=endpoint.rstrip("/") + "/v1/traces", timeout=EXPORT_SECONDS)
-        self._processor = BatchSpanProcessor(_Counted(exporter, count), max_queue_size=QUEUE)
+        self._exporter = SpanSender(endpoint=endpoint.rstrip("/") + "/v1/traces", timeout=EXPORT_SECONDS)
+        told = _Counted(self._exporter, count, _Health("spans", endpoint))
+        self._processor = BatchSpanProcessor(told, max_queue_size=QUEUE)
 
     def emit(self, span: ReadableSpan) -> None:
         """Take a finished span; never blocks, drops the oldest when full (queued, but neither exported nor failed)."""
@@ -76,6 +91,10 @@ class SpanPush:
     def close(self) -> None:
         """Send what is left. Blocks; bounded by the caller."""
         self._processor.shutdown()  # type: ignore[no-untyped-call]
+
+    def abandon(self) -> None:
+        """Time is up: end a retry that is waiting."""
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
 
 class SpanSender(OTLPSpanExporter):
@@ -93,14 +112,17 @@ class SpanSender(OTLPSpanExporter):
 class _Counted(SpanExporter):
     """Says how many spans were sent and how many not: the SDK keeps that to itself by default."""
 
-    def __init__(self, exporter: SpanExporter, count: Callable[[str, int], None]) -> None:
+    def __init__(self, exporter: SpanExporter, count: Callable[[str, int], None], health: _Health) -> None:
         self._exporter = exporter
         self._count = count
+        self._health = health
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send one batch."""
         result = self._exporter.export(spans)
-        self._count("exported" if result is SpanExportResult.SUCCESS else "failed", len(spans))
+        sent = result is SpanExportResult.SUCCESS
+        self._count("exported" if sent else "failed", len(spans))
+        self._health.tell(sent=sent)
         return result
 
     def shutdown(self) -> None:
@@ -117,6 +139,7 @@ class MetricPush:
 
     def __init__(self, endpoint: str, who: Resource, snapshot: Callable[[], Snapshot]) -> None:
         self._exporter = OTLPMetricExporter(endpoint=endpoint.rstrip("/") + "/v1/metrics", timeout=EXPORT_SECONDS)
+        self._health = _Health("metrics", endpoint)
         self._resource = who
         self._snapshot = snapshot
         self._stop = threading.Event()
@@ -129,9 +152,13 @@ class MetricPush:
         self._thread.join()
         self._exporter.shutdown()
 
+    def abandon(self) -> None:
+        """Time is up: end a retry that is waiting."""
+        self._exporter.shutdown()
+
     def _loop(self) -> None:
         last = False
-        while not last:
+        while not last:  # what one push did not carry, the next one does: totals only grow
             last = self._stop.wait(PERIOD_SECONDS)
             try:
                 self._push()
@@ -140,8 +167,7 @@ class MetricPush:
 
     def _push(self) -> None:
         data = metrics_data(self._snapshot(), self._resource)
-        if self._exporter.export(data) is not MetricExportResult.SUCCESS:
-            _log.warning("metrics were not accepted; the next push carries the same totals")
+        self._health.tell(sent=self._exporter.export(data) is MetricExportResult.SUCCESS)
 
 
 def metrics_data(snapshot: Snapshot, who: Resource) -> MetricsData:

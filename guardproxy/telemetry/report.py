@@ -41,7 +41,8 @@ class TurnReport:
     """All that is known of a turn when it is over.
 
     `route` is the template, `status` what the client got, `traceparent` as it came in, `steps` those that the request
-    brought and no earlier one did, `outcome` empty unless this turn closes the run, `edits` names of edits carried out.
+    brought and no earlier one did, `facts` the same, packed, where they are at hand (the log has them), `outcome` empty
+    unless this turn closes the run, `edits` names of edits carried out.
     A report without `session` is a pass-through request: it is counted and no more.
     """
 
@@ -75,6 +76,7 @@ class TurnReport:
     edits: tuple[str, ...] = ()
     advice: str = ""
     steps: tuple[Step, ...] = ()
+    facts: tuple[bytes, ...] = ()
     outcome: str = ""
     overhead_request_ns: int = 0
     overhead_response_ns: int = 0

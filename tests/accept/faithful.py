@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
 MARK = "\n\n[guardproxy]"
-USAGE = b'"stream_options":{"include_usage":true}'
+USAGE = re.compile(rb'"stream_options": ?\{"include_usage": ?true\}(?:, ?)?')
+"""Our question for usage; inside a text of the conversation its quotes would be escaped."""
+
 SPEAKS = ("finalize", "cut", "deny")
 """Verdicts after which the answer may differ from what the provider sent."""
 
@@ -26,8 +29,8 @@ def request_fault(sent: bytes, arrived: bytes, headers: Mapping[str, str]) -> st
         return "" if arrived == sent else "changed although no edit is named"
     rest = arrived
     if "usage" in edits:
-        rest, left = _without(rest, USAGE + b",", USAGE), rest
-        if rest == left:
+        rest, asked = USAGE.subn(b"", rest, count=1)
+        if not asked:
             return "the edit `usage` is named, but nothing was asked for"
     if "tools" in edits:
         return _meaning_fault(sent, arrived)
@@ -40,7 +43,8 @@ def request_fault(sent: bytes, arrived: bytes, headers: Mapping[str, str]) -> st
 
 def answer_fault(sent: bytes, received: bytes, headers: Mapping[str, str]) -> str:
     """What is wrong with an answer that reached the client. `sent`: by the provider, its usage chunk included."""
-    expected = without_usage_chunk(sent) if "usage" in edits_of(headers) else sent
+    streamed = sent.startswith(b"data: ")
+    expected = without_usage_chunk(sent) if streamed and "usage" in edits_of(headers) else sent
     if received == expected:
         return ""
     verdict = headers.get("x-guardproxy-verdict", "")
@@ -55,13 +59,6 @@ def without_usage_chunk(stream: bytes) -> bytes:
     return b"\n\n".join(kept)
 
 
-def _without(text: bytes, *forms: bytes) -> bytes:
-    for form in forms:
-        if form in text:
-            return text.replace(form, b"", 1)
-    return text
-
-
 def _without_advice(sent: bytes, arrived: bytes) -> tuple[str, bytes]:
     """The body with the texts taken out that were appended to messages, each at the end of its message."""
     before, after = json.loads(sent)["messages"], json.loads(arrived)["messages"]
@@ -72,22 +69,23 @@ def _without_advice(sent: bytes, arrived: bytes) -> tuple[str, bytes]:
         text, form = _appended(old.get("content"), new.get("content"))
         if not text.startswith(MARK) or {**old, "content": 0} != {**new, "content": 0}:
             return f"a message was changed otherwise than by advice at its end: {new}", arrived
-        if arrived.count(form) < 1:
+        spliced = form.search(arrived) if form else None
+        if not spliced:
             return "the advice is not spliced into the bytes", arrived
-        arrived = arrived.replace(form, b"", 1)
+        arrived = arrived[: spliced.start()] + arrived[spliced.end() :]
         added += 1
     return ("" if added else "the edit `advice` is named, but there is none"), arrived
 
 
-def _appended(old: Any, new: Any) -> tuple[str, bytes]:
+def _appended(old: Any, new: Any) -> tuple[str, re.Pattern[bytes] | None]:
     """The text that was appended to a content, and the bytes that did it."""
     if isinstance(old, str) and isinstance(new, str) and new.startswith(old):
         text = new[len(old) :]
-        return text, orjson.dumps(text)[1:-1]
-    if isinstance(old, list) and isinstance(new, list) and new[: len(old)] == old and len(new) == len(old) + 1:
+        return text, re.compile(re.escape(orjson.dumps(text)[1:-1]))
+    if isinstance(old, list) and isinstance(new, list) and new[:-1] == old and new[-1]["type"] == "text":
         text = new[-1]["text"]
-        return text, b", " + b'{"type":"text","text":' + orjson.dumps(text) + b"}"
-    return "", b""
+        return text, re.compile(rb', ?\{"type":"text","text":' + re.escape(orjson.dumps(text)) + rb"\}")
+    return "", None
 
 
 def _meaning_fault(sent: bytes, arrived: bytes) -> str:

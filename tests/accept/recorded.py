@@ -44,13 +44,20 @@ class Recorded:
         names = dict.fromkeys(call["function"]["name"] for call in calls)
         return [{"type": "function", "function": {"name": n, "parameters": {"type": "object"}}} for n in names if n]
 
+    def step(self, at: int) -> int:
+        """Index of the newest call before message `at`, or of the next one where the agent last spoke without a call."""
+        before = [message for message in self.messages[:at] if message["role"] == "assistant"]
+        calls = sum(len(message.get("tool_calls") or ()) for message in before)
+        return max(0, calls - 1) if before and before[-1].get("tool_calls") else calls
+
 
 def sessions(most: int, turns: int, longest: int) -> list[Recorded]:
     """At most `most` sessions of at most `longest` turns each and `turns` in all: first one of each group, then the next.
 
     Within a group the hand-labelled loops come first, so that there is something to decide, then by a hash of the id.
     """
-    labels = {row["id"]: row for row in map(json.loads, shared("trajectories", "dev-labels.jsonl").open(encoding="utf-8"))}
+    lines = shared("trajectories", "dev-labels.jsonl").read_text("utf-8").splitlines()
+    labels = {row["id"]: row for row in map(json.loads, lines)}
     groups: dict[str, list[tuple[bool, str, Json]]] = defaultdict(list)
     for run in _lines(shared("trajectories", "dev.jsonl.gz")):
         label = labels[run["id"]]

@@ -22,7 +22,7 @@ from tests.accept import faithful
 from tests.accept.recorded import Json, Recorded, sessions
 from tests.live import OFFSET, Got, Live, Said, Script, config_of, live
 
-SESSIONS, TURNS, LONGEST = 330, 9000, 80
+SESSIONS, TURNS, LONGEST = 320, 6000, 50
 """At least 300 sessions are asked for. Longer sessions are left to `replay`: each turn carries the whole history."""
 
 AT_ONCE = 8
@@ -33,7 +33,7 @@ ENDS = ("finalize", "cut", "deny")
 CUT = 1 << 10
 """Bytes of one write of the provider: so that events are broken in the middle."""
 
-Spoken = tuple[int, str, str, int]  # message, action, rule, count
+Spoken = tuple[int, int, str, str, int]  # step, message, action, rule, count
 
 
 class Told(Telemetry):
@@ -227,18 +227,18 @@ def _forgetting(running: Live, play: Play) -> Script:
 
 
 def _heard(run: Recorded, play: Play, told: Told) -> list[Spoken]:
-    """What was decided live, as (message, action, rule, count); turns on which nothing was found are left out."""
+    """What was decided live; turns on which nothing was found are left out."""
     found = []
     for at, session, turn in play.spoken[run.id]:
         decision = told.turns[session, turn].decision
         if decision.action != "pass":
-            found.append((at, decision.action, decision.rule, decision.count))
+            found.append((run.step(at), at, decision.action, decision.rule, decision.count))
     return _until_end(found)
 
 
 def _difference(run: Recorded, play: Play, told: Told, replayed: list[Json]) -> str:
     heard = _heard(run, play, told)
-    expected = _until_end([(d["message"], d["action"], d["rule"], d["count"]) for d in replayed])
+    expected = _until_end([(d["step"], d["message"], d["action"], d["rule"], d["count"]) for d in replayed])
     if heard == expected:
         return ""
     first = next(n for n, (a, b) in enumerate(zip_longest(heard, expected)) if a != b)
@@ -257,11 +257,10 @@ def _replayed(runs: list[Recorded], folder: Path) -> dict[str, list[Json]]:
 
 
 def _until_end(decisions: list[Spoken]) -> list[Spoken]:
-    ends = [number for number, one in enumerate(decisions) if one[1] in ENDS]
+    ends = [number for number, one in enumerate(decisions) if one[2] in ENDS]
     return decisions[: ends[0] + 1] if ends else decisions
 
 
-@pytest.mark.slow
 async def test_recorded_sessions_go_through_unchanged_and_are_judged_as_by_replay(store: Store, tmp_path: Path) -> None:
     runs = sessions(SESSIONS, TURNS, LONGEST)
     assert len(runs) >= 300

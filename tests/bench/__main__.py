@@ -23,9 +23,9 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one round, fewer requests: about a minute")
-    parser.add_argument("--rounds", type=int, help="default 5, quick 1")
+    parser.add_argument("--rounds", type=int, help="default 4, quick 1")
     parser.add_argument("--cells", help=f"only these, comma-separated: {','.join(CELLS)}")
-    parser.add_argument("--sessions", type=int, help="for the memory figure; default 10000, quick 2000; 0: skip")
+    parser.add_argument("--sessions", type=int, help="for the memory figure; default 10000, quick 1000; 0: skip")
     parser.add_argument("--ids", choices=("named", "derived", "both"), default="both", help="named by header, or not")
     replaces = "replaces a target's command ({port} {origin} {upstream} {data} {config} are filled in); NAME= drops it"
     parser.add_argument("--target", action="append", default=[], metavar="NAME=CMD", help=replaces)
@@ -112,10 +112,10 @@ def bench(args: argparse.Namespace, running: procs.Procs) -> int:
     sink = targets.start_sink(running) if ON in lines else ""
     found = {name: targets.start(running, name, command, mock, sink) for name, command in lines.items()}
     found["direct"] = Target("direct", mock, own=[running.running["mock"].pid])
-    share, number = (0.4, 1) if args.quick else (1.0, 5)
+    share, number = (0.4, 1) if args.quick else (1.0, 4)
     rows = rounds(runner, found, chosen, args.rounds or number, share)
     extra = inside()
-    sessions = args.sessions if args.sessions is not None else 2000 if args.quick else 10_000
+    sessions = args.sessions if args.sessions is not None else 1000 if args.quick else 10_000
     if sessions and OFF in lines:
         fresh = targets.start(running, OFF, lines[OFF], mock, "", run_as=MEMORY)
         extra["trips"] = trips(runner, fresh)

@@ -38,16 +38,16 @@ class Cell:
 
 OFF, ON, TWO = "guardproxy", "guardproxy-traces", "guardproxy-2"
 CELLS: Mapping[str, Cell] = {
-    "S32": Cell("S", bodies.JSON, 32, 3000, ("bare", OFF, ON)),
-    "M32": Cell("M", bodies.JSON, 32, 2500, ("bare", OFF, ON, TWO)),
-    "L32": Cell("L", bodies.JSON, 32, 600, ("bare", OFF, ON)),
-    "S1": Cell("S", bodies.JSON, 1, 1000, ("direct", "bare", OFF)),
-    "M1": Cell("M", bodies.JSON, 1, 400, ("direct", "bare", OFF)),
+    "S32": Cell("S", bodies.JSON, 32, 2500, ("bare", OFF, ON)),
+    "M32": Cell("M", bodies.JSON, 32, 1600, ("bare", OFF, ON, TWO)),
+    "L32": Cell("L", bodies.JSON, 32, 400, ("bare", OFF, ON)),
+    "S1": Cell("S", bodies.JSON, 1, 800, ("direct", "bare", OFF)),
+    "M1": Cell("M", bodies.JSON, 1, 200, ("direct", "bare", OFF)),
     "B1": Cell("S", bodies.BURST, 1, 400, ("direct", "bare", OFF)),
-    "B32": Cell("S", bodies.BURST, 32, 800, ("bare", OFF)),
+    "B32": Cell("S", bodies.BURST, 32, 400, ("bare", OFF)),
     "P32": Cell("S", bodies.PACED, 32, 64, ("bare", OFF)),
-    "G32": Cell("G", bodies.JSON, 32, 1000, ("bare", OFF)),
-    "GG32": Cell("GG", bodies.JSON, 32, 700, ("bare", OFF)),
+    "G32": Cell("G", bodies.JSON, 32, 700, ("bare", OFF)),
+    "GG32": Cell("GG", bodies.JSON, 32, 500, ("bare", OFF)),
 }
 
 

@@ -11,6 +11,7 @@ import pytest
 from guardproxy.store import embedded
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
+from tests.store.kit import emptied
 
 SERVERS = ["valkey", pytest.param("redis", marks=pytest.mark.redis_server)]
 
@@ -31,10 +32,8 @@ def server(request: pytest.FixtureRequest) -> Iterator[Embedded]:
 
 @pytest.fixture
 async def store(server: Embedded) -> AsyncIterator[Store]:
-    made = await Store.connect(socket_path=server.socket_path, timeout_ms=5000)
-    await made._client.command("FLUSHALL")
-    yield made
-    await made.close()
+    async with emptied(server) as made:
+        yield made
 
 
 @pytest.fixture

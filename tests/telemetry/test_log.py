@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from guardproxy.core.fingerprint import unpack
+from guardproxy.core.fingerprint import pack, unpack
 from guardproxy.core.model import Decision
 from guardproxy.telemetry import Telemetry, log
 from tests.telemetry.reports import SECRET_TEXT, cut, life, nudged, settings, turn, view
@@ -58,9 +58,11 @@ def test_one_json_line_a_turn(lines):
 
 
 def test_the_facts_can_be_read_again(lines):
-    (line,) = lines(reports=[turn(2)])
+    packed = tuple(pack(step) for step in turn(2).steps)
+    found = [json.loads(line)["facts"] for line in lines(reports=[turn(2), turn(2, facts=packed)])]
 
-    assert [unpack(bytes.fromhex(fact)) for fact in json.loads(line)["facts"]] == list(turn(2).steps)
+    assert found[0] == found[1]
+    assert [unpack(bytes.fromhex(fact)) for fact in found[0]] == list(turn(2).steps)
 
 
 @pytest.mark.parametrize(

@@ -90,12 +90,13 @@ def test_previews_replace_fingerprints():
 
 def test_it_draws_and_no_name_is_markup():
     stream = io.StringIO()
-    steps = turn(2, steps=(step("[red]tool[/red]"),))
-    calls = turn(1)
-    Console(file=stream, width=120, color_system=None).print(
-        loop_table(records(calls, steps, nudged()), title="[b]s-1")
-    )
+    base = turn(1)
+    calls = (("[red]tool[/red]", "a", CALL),)
+    wild = turn(1, attempts=(type(base.attempts[0])(base.started_ns, base.ended_ns, calls=calls),))
+    table = loop_table(records(wild, nudged()), title="[b]s-1")
+    Console(file=stream, width=140, color_system=None).print(table)
     drawn = stream.getvalue()
 
-    assert all(name in drawn for name in ("loop", "tool", "arguments", "result", "latency", "tokens", "action"))
+    for text in ("loop", "tool", "arguments", "result", "latency", "tokens", "action", "[b]s-1", "[red]tool[/red]"):
+        assert text in drawn
     assert "nudge repeated_call x3" in drawn

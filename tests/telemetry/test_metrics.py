@@ -205,12 +205,14 @@ def test_a_value_on_a_bound_belongs_to_its_bucket():
 def test_rare_events_are_counted_by_name():
     meter = Meter()
     meter.event("guardproxy.shed", {"reason": "in_flight"}, 2)
-    meter.event("guardproxy.shed", {semconv.REASON: "in_flight"}, 1)
+    meter.event("shed", {semconv.REASON: "in_flight"}, 1)
+    meter.event("passthrough", {"method": "GET"}, 1)
     meter.event("guardproxy.sessions.active", {"state": "active"}, 7)
     meter.event("guardproxy.store.operation.duration", {"operation": "sweep"}, 0.1)
     found = meter.snapshot(1).series
 
     assert value(found, "guardproxy.shed", "in_flight") == 3
+    assert value(found, "guardproxy.passthrough", "GET") == 1
     assert value(found, "guardproxy.sessions.active", "active") == 7
     assert count(found, "guardproxy.store.operation.duration", "sweep", "") == 1
 

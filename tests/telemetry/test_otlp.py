@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 
@@ -48,13 +49,29 @@ def unused_port() -> int:
         return listener.getsockname()[1]
 
 
-async def test_a_dead_endpoint_costs_shutdown_a_bounded_time(caplog):
+async def test_a_dead_endpoint_costs_shutdown_a_bounded_time():
     telemetry = Telemetry(settings(otlp_endpoint=f"http://127.0.0.1:{unused_port()}"), KEY, "test")
     telemetry.report(turn(1))
+    before = {thread for thread in threading.enumerate() if "etric" in thread.name or "Otel" in thread.name}
     started = time.monotonic()
     await telemetry.shutdown(1.0)
 
     assert time.monotonic() - started < 3
+    for thread in before:
+        thread.join(5)
+    assert not [thread for thread in before if thread.is_alive()]
+
+
+async def test_a_dead_collector_is_said_once_each_way(caplog):
+    health = otlp._Health("spans", "http://c:4318")
+    with caplog.at_level("WARNING", "guardproxy"):
+        for sent in (True, False, False, False, True, True):
+            health.tell(sent=sent)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "spans cannot be sent to http://c:4318 (log_level: debug says why)",
+        "spans cannot be sent to http://c:4318: over, they are sent again",
+    ]
 
 
 async def test_what_is_refused_is_counted():

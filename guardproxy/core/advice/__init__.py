@@ -45,13 +45,13 @@ class Progress:
 def render(language: str, rung: Rung, finding: Finding, facts: Facts) -> str:
     """The text of a nudge or a firm word. Raises ValueError where it could not say which call, how often and why."""
     words = LANGUAGES[language]
-    if not finding.reason or finding.count < 1 or not (facts.tool or finding.rule in words.SPOKEN):
+    if not finding.reason or finding.count < 1 or not (facts.tool.strip() or finding.rule in words.NAMELESS):
         raise ValueError(f"no text for {finding.rule}: it needs a tool, a count and a reason")
     told = _fill(words.RULES[finding.rule], finding, facts)
     meaning = _meaning(words, facts)
     other = _fill(words.UNTRIED, finding, facts, tools=", ".join(facts.untried)) if facts.untried else ""
     ways = words.FIRM_WAYS if rung >= Rung.FIRM else words.WAYS
-    parts = [f"{GUARD_MARK} {words.SOURCE}", told, meaning, other, ways]
+    parts: list[str] = [f"{GUARD_MARK} {words.SOURCE}", told, meaning, other, ways]
     text = words.JOIN.join(part for part in parts if part)
     return f"{text}\n{block(finding)}" if rung >= Rung.FIRM else text
 
@@ -60,7 +60,7 @@ def finalize(language: str, decision: Decision, facts: Facts) -> str:
     """The request for an answer with what is known, when no further call is possible."""
     words = LANGUAGES[language]
     reason = _reason(words, decision, facts)
-    return words.JOIN.join((f"{GUARD_MARK} {words.SOURCE}", reason, words.FINALIZE))
+    return str(words.JOIN).join((f"{GUARD_MARK} {words.SOURCE}", reason, words.FINALIZE))
 
 
 def summary(language: str, decision: Decision, progress: Progress) -> str:
@@ -70,9 +70,9 @@ def summary(language: str, decision: Decision, progress: Progress) -> str:
     if progress.tools:
         tools = ", ".join(f"{tool} ({count})" for tool, count in progress.tools)
         lines.append(words.DONE.format(steps=progress.steps, tools=tools))
-    lines += [words.FOUND.format(tool=tool, result=result) for tool, result in progress.found]
+    lines += [words.FOUND.format(tool=tool, result=_quoted(result)) for tool, result in progress.found]
     if progress.said:
-        lines.append(words.SAID.format(said=progress.said))
+        lines.append(words.SAID.format(said=_quoted(progress.said)))
     lines.append(words.OPEN_BUDGET if decision.rule.startswith("budget.") else words.OPEN)
     return "\n".join(lines)
 
@@ -109,7 +109,16 @@ def _meaning(words: ModuleType, facts: Facts) -> str:
 
 
 def _fill(template: str, finding: Finding, facts: Facts, **more: str) -> str:
-    tool = facts.tool or "-"
     return template.format(
-        tool=tool, count=finding.count, arguments=facts.arguments, result=facts.result or "-", period=finding.unit, **more
+        tool=facts.tool.strip() or "-",
+        count=finding.count,
+        arguments=_quoted(facts.arguments),
+        result=_quoted(facts.result) or "-",
+        period=finding.unit,
+        **more,
     )
+
+
+def _quoted(text: str) -> str:
+    """Content inside our words: without the brackets that could make it look like a harness's or a system's."""
+    return text.replace("<", "‹").replace(">", "›").replace("`", "'")

@@ -8,8 +8,8 @@ from guardproxy.core.model import Flag
 
 JOIN = " "
 SOURCE = "Note from the proxy that watches this run:"
-SPOKEN = frozenset({"monologue"})
-"""Rules about replies without a call: their texts name no tool."""
+NAMELESS = frozenset({"invalid_call", "monologue"})
+"""Rules whose text may name no tool: replies without a call, and calls without a name."""
 
 RULES: Mapping[str, str] = {
     "repeated_call": "`{tool}` was called {count} times in a row with the same arguments ({arguments}) and gave the same "
@@ -33,8 +33,10 @@ MEANING: tuple[tuple[Flag, str], ...] = (
     (Flag.PENDING, "It is not ready yet. Wait once for clearly longer before looking again, or report that it is stuck."),
     (
         Flag.FAILED | Flag.INVALID,
-        "The same call will fail the same way; the cause has to change first (arguments, permissions, whether the thing "
-        "exists, whether the service is up).",
+        (
+            "The same call will fail the same way; the cause has to change first (arguments, permissions, whether the "
+            "thing exists, whether the service is up)."
+        ),
     ),
     (Flag.MUTATES, "This call changes something: each repetition may have done it once more, so check for duplicates."),
     (Flag.VOID, "An empty result is the answer: there is nothing there. Asking again cannot change that."),

@@ -8,8 +8,8 @@ from guardproxy.core.model import Flag
 
 JOIN = ""
 SOURCE = "来自监看本次运行的代理的说明:"
-SPOKEN = frozenset({"monologue"})
-"""Rules about replies without a call: their texts name no tool."""
+NAMELESS = frozenset({"invalid_call", "monologue"})
+"""Rules whose text may name no tool: replies without a call, and calls without a name."""
 
 RULES: Mapping[str, str] = {
     "repeated_call": "`{tool}` 已用相同参数({arguments})连续调用 {count} 次,每次结果都相同:{result}。",

@@ -8,7 +8,7 @@ come and results that the client cleared are left out; replies without a call ch
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from guardproxy.core.model import Flag, Fp, Kind, Step, Trail
 
@@ -23,8 +23,7 @@ has = int.__and__
 """Flag test at C speed: the enum's own operators cost ten times as much."""
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(NamedTuple):
     """One assistant message: its distinct steps, their ordinals, and how many more were the same."""
 
     steps: tuple[Step, ...]
@@ -43,9 +42,16 @@ class Round:
 
 
 def rounds(trail: Trail) -> Iterator[Round]:
-    """The rounds of a trail, newest first, made as they are asked for: most turns need one or two."""
+    """The rounds of a trail, newest first, made as they are asked for: most turns need one or two.
+
+    None at all where the newest step is no evidence (a reply without a call, a thought): nothing happened that a word
+    about calls could ride with.
+    """
     held: list[tuple[int, Step]] = []
     ordinal = trail.first + len(trail.steps)
+    if not trail.steps or trail.steps[-1].kind is not Kind.CALL:
+        return
+    begun = False
     for step in reversed(trail.steps):
         ordinal -= 1
         if step.kind is not Kind.CALL:
@@ -53,9 +59,12 @@ def rounds(trail: Trail) -> Iterator[Round]:
         flags = step.flags
         if not has(flags, _SKIPPED):
             held.append((ordinal, step))
-        if has(flags, ROUND_START) and held:
-            yield _round(held)
-            held = []
+        if has(flags, ROUND_START):
+            if held:
+                yield _round(held)
+            elif not begun:
+                return
+            held, begun = [], True
     if held:
         yield _round(held)
 
@@ -70,6 +79,17 @@ def _round(held: list[tuple[int, Step]]) -> Round:
     chosen = [distinct[pair] for pair in sorted(distinct)]
     key: Key = frozenset(distinct) if len(distinct) > 1 else next(iter(distinct))
     return Round(tuple(s for _, s in chosen), tuple(at for at, _ in chosen), len(held) - len(chosen), key)
+
+
+def recurs(trail: Trail, least: int) -> bool:
+    """Whether a call of the newest round stands at least `least` times in the trail: a cheap first question."""
+    nears: set[Fp] = set()
+    for step in reversed(trail.steps):
+        if step.kind is Kind.CALL and not has(step.flags, _SKIPPED):
+            nears.add(step.near)
+        if nears and has(step.flags, ROUND_START):
+            break
+    return sum(step.near in nears for step in trail.steps) >= least
 
 
 def streak(found: Iterator[Round]) -> list[Round]:

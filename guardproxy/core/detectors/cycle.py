@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from guardproxy.core.detectors._count import PENDING, Round, evidence, members, named, rounds
+from guardproxy.core.detectors._count import PENDING, Round, evidence, members, named, recurs, rounds
 from guardproxy.core.model import Finding, Trail, Triple
 
 
@@ -26,6 +26,8 @@ class Settings:
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
     """Find the shortest period with at least two full laps at the end of the trail."""
+    if not recurs(trail, 2):
+        return None
     past = list(rounds(trail))
     for period in range(2, settings.longest + 1):
         laps = _laps(past, period)

@@ -11,8 +11,9 @@ switched on and off for verification within six rounds.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
-from guardproxy.core.detectors._count import MUTATES, PENDING, VOID, Pair, Round, has, named, news, rounds
+from guardproxy.core.detectors._count import MUTATES, PENDING, VOID, Pair, Round, has, named, news, recurs, rounds
 from guardproxy.core.model import Finding, Rung, Trail, Triple
 
 
@@ -32,6 +33,8 @@ class Settings:
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
     """Count the occurrences of each pair of the newest round; the one furthest up the ladder is reported."""
+    if not recurs(trail, 3):
+        return None
     newest, past = None, []
     since = 0
     wanted: dict[Pair, list[int]] = {}
@@ -71,17 +74,17 @@ def _judge(trail: Trail, past: list[Round], pair: Pair, places: list[int], setti
         triple, count = settings.weak, everything
     elif strong < everything and settings.triple.rung(everything) >= Rung.NUDGE:
         spared = f"news between {everything} occurrences"
-    steps = [(past[i].at[past[i].pairs.index(pair)], past[i].steps[past[i].pairs.index(pair)]) for i in places]
+    at = tuple(past[place].at[past[place].pairs.index(pair)] for place in reversed(places))
     reason = f"{named([past[0]])} gave the same result {count} times with other calls in between"
     near = pair[0]
-    return Finding("interleaved_repeat", count, triple, near, (near,), reason, tuple(sorted(at for at, _ in steps)), 1, spared)
+    return Finding("interleaved_repeat", count, triple, near, (near,), reason, at, 1, spared)
 
 
 def _since_news(trail: Trail, past: list[Round], places: list[int]) -> int:
     if len(places) < 3:
         return len(places)
     whole = list(rounds(trail))
-    for number, (later, earlier) in enumerate(zip(places, places[1:], strict=False), start=1):
+    for number, (later, earlier) in enumerate(pairwise(places), start=1):
         if news(past[later + 1 : earlier], whole[earlier:]):
             return number
     return len(places)

@@ -58,9 +58,7 @@ def _empty(trail: Trail, said: list[Step], triple: Triple) -> Finding | None:
     return _finding(trail, said[:count], count + asked_again, triple, "an empty reply without a call")
 
 
-def _run(
-    trail: Trail, said: list[Step], of: Callable[[Step], object], triple: Triple, what: str
-) -> Finding | None:
+def _run(trail: Trail, said: list[Step], of: Callable[[Step], object], triple: Triple, what: str) -> Finding | None:
     run = 0
     for step in said:
         if step.kind is not Kind.TEXT or of(step) != of(said[0]):
@@ -72,7 +70,6 @@ def _run(
 def _finding(trail: Trail, run: list[Step], count: int, triple: Triple, what: str) -> Finding | None:
     if count < 2:
         return None
-    ordinals = range(trail.last, trail.first - 1, -1)
-    at = tuple(sorted(o for o, step in zip(ordinals, reversed(trail.steps), strict=True) if step in run[:1] or step in run))
+    at = tuple(range(trail.last - len(run) + 1, trail.last + 1))
     nears = tuple(dict.fromkeys(step.near for step in run))
     return Finding("monologue", count, triple, run[-1].result, nears, f"{what}, {count} times in a row", at)

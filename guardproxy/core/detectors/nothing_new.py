@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from guardproxy.core.detectors._count import MUTATES, PENDING, VOID, Round, evidence, has, members, named, rounds
+from guardproxy.core.detectors._count import (
+    MUTATES,
+    PENDING,
+    VOID,
+    Round,
+    evidence,
+    has,
+    members,
+    named,
+    recurs,
+    rounds,
+)
 from guardproxy.core.model import Finding, Trail, Triple
 
 
@@ -23,9 +34,9 @@ class Settings:
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
     """Count the newest rounds whose every pair stands further back in the trail."""
-    past = list(rounds(trail))
-    if len(past) < settings.triple.nudge:
+    if not recurs(trail, 2):
         return None
+    past = list(rounds(trail))
     first: dict[tuple[bytes, bytes], int] = {}
     for place in range(len(past) - 1, -1, -1):
         for pair in past[place].pairs:

@@ -16,7 +16,7 @@ from guardproxy.core.model import Finding, Trail, Triple
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Thresholds: three is what most systems chose, clients throw a run away at four to six (`clients/README.md` 20)."""
+    """Thresholds: three is what most systems chose; clients throw a run away at four to six."""
 
     triple: Triple = Triple(3, 4, 6)
     """Equal rounds in a row (cases B01, B04, B13)."""
@@ -36,5 +36,5 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     what = "an empty result" if run[0].every(VOID) else "the same result"
     twins = f"duplicate_in_round={run[0].twins}" if run[0].twins else ""
     reason = f"{named(run)} called {len(run)} times in a row with {what}"
-    subject = members(run)[0]
-    return Finding("repeated_call", len(run), triple, subject, members(run), reason, evidence(run), len(run[0].steps), twins)
+    nears, unit = members(run), len(run[0].steps)
+    return Finding("repeated_call", len(run), triple, nears[0], nears, reason, evidence(run), unit, twins)

@@ -8,6 +8,7 @@ third try; growing pauses between the tries therefore earn one more.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from guardproxy.core.detectors._count import FAILED, PENDING, Round, evidence, members, named, rounds
 from guardproxy.core.model import Finding, Trail, Triple
@@ -37,8 +38,8 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     if len(run) == triple.nudge and _backing_off(run, settings.growth):
         triple, spared = Triple(triple.nudge + 1, triple.firm + 1, triple.cut), "retry with growing pauses"
     reason = f"{named(run)} called {len(run)} times in a row with the same error"
-    subject = members(run)[0]
-    return Finding("repeated_error", len(run), triple, subject, members(run), reason, evidence(run), len(run[0].steps), spared)
+    nears, unit = members(run), len(run[0].steps)
+    return Finding("repeated_error", len(run), triple, nears[0], nears, reason, evidence(run), unit, spared)
 
 
 def _errors(one: Round) -> frozenset[tuple[bytes, bytes]]:
@@ -47,5 +48,5 @@ def _errors(one: Round) -> frozenset[tuple[bytes, bytes]]:
 
 def _backing_off(run: list[Round], growth: float) -> bool:
     times = [one.steps[0].at_ms for one in reversed(run)]
-    pauses = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
-    return len(pauses) > 1 and all(b >= growth * a > 0 for a, b in zip(pauses, pauses[1:], strict=False))
+    pauses = [later - earlier for earlier, later in pairwise(times)]
+    return len(pauses) > 1 and all(b >= growth * a > 0 for a, b in pairwise(pauses))

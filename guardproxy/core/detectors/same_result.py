@@ -10,8 +10,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from guardproxy.core.detectors._count import FAILED, MUTATES, PENDING, VOID, Round, evidence, has, members, named, rounds
-from guardproxy.core.model import Finding, Trail, Triple
+from guardproxy.core.detectors._count import (
+    FAILED,
+    MUTATES,
+    PENDING,
+    VOID,
+    Round,
+    evidence,
+    has,
+    members,
+    named,
+    rounds,
+)
+from guardproxy.core.model import Finding, Step, Trail, Triple
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +45,7 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     for one in rounds(trail):
         if len(one.steps) > 1 or has(one.steps[0].flags, MUTATES | PENDING):
             break
-        if run and (one.steps[0].tool != run[0].steps[0].tool or one.steps[0].masked_result != run[0].steps[0].masked_result):
+        if run and not _alike(one.steps[0], run[0].steps[0]):
             break
         run.append(one)
     if len(run) < 2 or len(members(run)) < 2:
@@ -49,3 +60,7 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
         return None
     reason = f"{named(run)} gave the same answer to {len(run)} different calls in a row"
     return Finding("same_result", len(run), triple, run[0].steps[0].masked_result, members(run), reason, evidence(run))
+
+
+def _alike(one: Step, other: Step) -> bool:
+    return one.tool == other.tool and one.masked_result == other.masked_result

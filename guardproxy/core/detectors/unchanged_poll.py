@@ -8,6 +8,7 @@ answer ("step 4 of 9") starts anew. Cost: the rounds of the window. Known false 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from guardproxy.core.detectors._count import PENDING, Pair, Round, has, rounds
 from guardproxy.core.model import Finding, Step, Trail, Triple
@@ -56,7 +57,7 @@ def _looks(past: list[Round], wanted: Step, settings: Settings) -> Finding | Non
             break  # it answered differently before: that was progress
     if len(looks) < 2:
         return None
-    pauses = [newer.at_ms - older.at_ms for (_, newer), (_, older) in zip(looks, looks[1:], strict=False)]
+    pauses = [newer.at_ms - older.at_ms for (_, newer), (_, older) in pairwise(looks)]
     patient = sum(pause > settings.patience_ms for pause in pauses)
     count = len(looks) - patient // 2 if patient < len(pauses) else -(-len(looks) // 2)
     spared = f"{patient} of {len(looks)} looks after a long pause" if patient else ""

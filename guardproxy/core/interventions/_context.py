@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from guardproxy.core import session
 from guardproxy.core.advice import Facts, Progress
-from guardproxy.core.model import AppendText, Ask, Call, Decision, Flag, Message
+from guardproxy.core.model import AppendText, Ask, Call, Decision, Flag, Kind, Message, Step
 from guardproxy.core.view import View
 
 PREVIEW = 160
@@ -53,13 +54,18 @@ def facts(decision: Decision, ask: Ask, context: Context) -> Facts:
     steps = session.trail(context.view).steps
     flags = steps[-1].flags if steps else Flag.NONE
     return Facts(
-        tool=call.name if call else "",
+        tool=call.name if call else _remembered(steps),
         arguments=_short(call.arguments) if call else "",
         result=_short(result.text) if result else "",
         count=decision.count,
         flags=flags,
         untried=tuple(tool for tool in ask.tools if call is None or tool != call.name)[:3],
     )
+
+
+def _remembered(steps: Sequence[Step]) -> str:
+    """The tool of the newest call that the store knows: a compacted conversation shows none."""
+    return next((step.tool for step in reversed(steps) if step.kind is Kind.CALL), "")
 
 
 def progress(ask: Ask, decision: Decision) -> Progress:

@@ -1,0 +1,57 @@
+"""Every chat request that was recorded from a real client goes through, untouched and with one text appended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guardproxy.api import chat
+from guardproxy.core.model import AppendText
+from tests.api.cases import NOTE
+
+RECORDINGS = Path(__file__).parents[3] / "shared" / "clients" / "recordings"
+FILES = sorted(RECORDINGS.glob("*.jsonl"))
+pytestmark = pytest.mark.skipif(not FILES, reason="the recordings of ../shared/clients are not here")
+
+
+def requests(path: Path) -> list[tuple[dict[str, str], dict[str, Any]]]:
+    """Headers and bodies of the recorded chat requests; tools said once in a file are put back."""
+    found = []
+    tools: dict[int, Any] = {}
+    for line in path.read_text().splitlines():
+        record = json.loads(line)
+        body = record["body"]
+        if not record["path"].partition("?")[0].endswith("/chat/completions") or "messages" not in (body or {}):
+            continue
+        listed = body.get("tools")
+        if isinstance(listed, dict):
+            body["tools"] = tools[listed["_same_as_request"]]
+        elif listed is not None:
+            tools[record["n"]] = listed
+        found.append(({name.lower(): value for name, value in record["headers"]}, body))
+    return found
+
+
+@pytest.mark.parametrize("path", FILES or [RECORDINGS], ids=lambda path: path.stem)
+def test_recorded_requests(path: Path) -> None:
+    for headers, body in requests(path):
+        raw = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        asked = chat.read(raw, headers)
+        assert chat.write(asked, ()) is raw
+        assert (asked.count, asked.model) == (len(body["messages"]), body["model"])
+        last = asked.count - 1
+        out = json.loads(chat.write(asked, [AppendText(last, NOTE)]))
+        content = body["messages"][last].get("content") or ""
+        body["messages"][last]["content"] = (
+            [*content, {"type": "text", "text": NOTE}] if isinstance(content, list) else content + NOTE
+        )
+        assert out == body
+        if path.stem.startswith(("openhands", "opencode", "kilo")):
+            assert asked.declared.session
+
+
+def test_there_are_enough() -> None:
+    assert sum(len(requests(path)) for path in FILES) > 600

@@ -1,0 +1,130 @@
+"""The operator's listener over HTTP, with the parent's answers made up."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from guardproxy.errors import StoreError
+from guardproxy.http.admin import Admin, Sight
+from guardproxy.telemetry import Snapshot
+
+
+@asynccontextmanager
+async def admin(**given: Any) -> AsyncIterator[Callable[..., Any]]:
+    """A client's `request` for an admin listener; `given` replaces what the parent says."""
+    switch = {"on": False}
+
+    async def fit() -> None:
+        if given.get("store"):
+            raise StoreError(given["store"])
+
+    async def metrics() -> Snapshot:
+        return Snapshot(1, 2, {"guardproxy.build_info": {("1", "x"): [1.0]}})
+
+    async def panic(on: bool | None) -> bool:
+        switch["on"] = switch["on"] if on is None else on
+        return switch["on"]
+
+    sight = Sight(
+        workers=lambda: given.get("workers", 1),
+        draining=lambda: given.get("draining", False),
+        upstream=lambda: given["upstream"],
+        store=fit,
+        store_needed=lambda: given.get("needed", False),
+        metrics=metrics,
+        panic=panic,
+    )
+    runner = web.AppRunner(Admin(sight).application())
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    given.setdefault("upstream", f"http://127.0.0.1:{runner.addresses[0][1]}/v1")
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{runner.addresses[0][1]}") as session:
+        yield session.request
+    await runner.cleanup()
+
+
+def _closed_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+READY = {
+    "all well": ({}, 200, {"ready": True, "workers": "ok", "store": "ok", "upstream": "ok", "state": "ok"}),
+    "no worker": ({"workers": 0}, 503, {"workers": "none serves"}),
+    "draining": ({"draining": True}, 503, {"state": "draining"}),
+    "store away, open": ({"store": "gone"}, 200, {"store": "gone", "ready": True}),
+    "store away, closed": ({"store": "gone", "needed": True}, 503, {"store": "gone", "ready": False}),
+    "no provider": ({"upstream": f"http://127.0.0.1:{_closed_port()}/v1"}, 503, {"ready": False, "store": "ok"}),
+}
+
+
+@pytest.mark.parametrize(("given", "status", "told"), READY.values(), ids=READY.keys())
+async def test_readyz(given: dict[str, Any], status: int, told: dict[str, Any]) -> None:
+    async with admin(**given) as request, request("GET", "/readyz") as answer:
+        body = await answer.json()
+
+    assert answer.status == status
+    assert body.items() >= told.items()
+
+
+async def test_the_provider_is_not_asked_at_every_probe() -> None:
+    given: dict[str, Any] = {}
+    async with admin(**given) as request:
+        seen = []
+        for _ in range(2):
+            async with request("GET", "/readyz") as answer:
+                seen.append((await answer.json())["upstream"])
+
+    assert seen == ["ok", "ok"]
+
+
+async def test_healthz_and_metrics() -> None:
+    async with admin(workers=0, store="gone") as request:
+        async with request("GET", "/healthz") as alive:
+            assert (alive.status, await alive.text()) == (200, "ok\n")
+        async with request("GET", "/metrics") as metrics:
+            assert metrics.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+            assert "\nguardproxy_build_info{" in await metrics.text()
+
+
+PANIC = [
+    ("GET", None, 200, {"on": False}),
+    ("PUT", b'{"on": true}', 200, {"on": True}),
+    ("GET", None, 200, {"on": True}),
+    ("PUT", b'{"on": 1}', 400, "on"),
+    ("PUT", b"{", 400, "on"),
+    ("PUT", b"[]", 400, "on"),
+    ("PUT", b"x" * 5000, 413, None),
+    ("POST", b'{"on": true}', 405, None),
+    ("GET", None, 200, {"on": True}),
+    ("PUT", b'{"on": false}', 200, {"on": False}),
+]
+
+
+async def test_panic() -> None:
+    async with admin() as request:
+        for method, body, status, told in PANIC:
+            async with request(method, "/panic", data=body) as answer:
+                said = await answer.json()
+            assert answer.status == status, (method, body, said)
+            if isinstance(told, dict):
+                assert said == told
+            else:
+                assert said["error"]["param"] == told
+
+
+async def test_unknown_path_names_the_known_ones() -> None:
+    async with admin() as request, request("GET", "/v1/models") as answer:
+        body = await answer.json()
+
+    assert (answer.status, body["error"]["code"]) == (404, "not_found")
+    assert "/healthz, /readyz, /metrics, /panic" in body["error"]["message"]

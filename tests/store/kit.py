@@ -1,0 +1,130 @@
+"""Agents that talk to a store: what the tests of the store say in a line, written out once."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from guardproxy.core.model import Line
+from guardproxy.core.view import Closing, Identity, Opening, RoundFact, TurnFact, View
+from guardproxy.store.embedded import Embedded
+from guardproxy.store.redis import Store
+
+ORG = "acme"
+TURNS = Line("session", "turns", 1)
+LINES = (Line("span", "turns", 1), TURNS, Line("session", "cost_microusd", 100))
+BOUNDARY, BLANK = b"\x00boundary\xff", b"\x00blank\xfe"
+_numbers = itertools.count()
+
+
+def token() -> str:
+    return f"token-{next(_numbers)}"
+
+
+def a_round(digest: str, index: int, counts: Mapping[str, int] | None = None, facts: int = 1) -> RoundFact:
+    return RoundFact(digest, index, tuple(b"\xff%s/%d" % (digest.encode(), i) for i in range(facts)), counts or {})
+
+
+@dataclass
+class Agent:
+    """One conversation. `ids` tells its provider's call ids from those of others; "" = ids that repeat everywhere."""
+
+    store: Store
+    head: str = "a" * 32
+    session: str = ""
+    thread: str = ""
+    ids: str = ""
+    lines: tuple[Line, ...] = LINES
+    tooled: bool = True
+    lease_ms: int = 60_000
+    offset_ms: int = 0
+    user: str = "task"
+    count: int = 2
+    rounds: list[RoundFact] = field(default_factory=list)
+    last: Opening | None = None
+    view: View | None = None
+
+    def opening(self, **changes: object) -> Opening:
+        newest = self.rounds[-1] if self.rounds else None
+        links = (f"{self.ids}/{newest.index}/{newest.digest}", f"round/{newest.digest}") if newest else ()
+        history = ",".join(r.digest for r in self.rounds)
+        made = Opening(
+            token=token(),
+            org=ORG,
+            identity=Identity(self.session, self.thread, self.head, newest is None, links, "test"),
+            fact=TurnFact(
+                f"{self.head}|{self.user}|{history}", self.count, tuple(self.rounds[-24:]), self.user, BOUNDARY, BLANK
+            ),
+            lines=self.lines,
+            lease_ms=self.lease_ms,
+            tooled=self.tooled,
+            offset_ms=self.offset_ms,
+        )
+        return replace(made, **changes)  # type: ignore[arg-type]
+
+    async def begin(self, **changes: object) -> View:
+        self.last = self.opening(**changes)
+        self.view = await self.store.begin(self.last)
+        return self.view
+
+    def closing(self, answer: str = "calls", outcome: str = "answered", **changes: object) -> Closing:
+        assert self.last and self.view
+        digest = str(changes.pop("did", f"did{len(self.rounds)}"))
+        made = Closing(
+            token=self.last.token,
+            org=ORG,
+            session=self.view.session,
+            thread=self.view.thread,
+            outcome=outcome,
+            answer=answer,
+            spent={"turns": 1, "cost_microusd": 70},
+            delivered=digest if answer in ("calls", "text") and outcome == "answered" else "",
+            count=self.count,
+            offset_ms=self.offset_ms,
+        )
+        if made.delivered:
+            made = replace(made, links=(f"{self.ids}/{self.count}/{digest}", f"round/{digest}"))
+        return replace(made, **changes)  # type: ignore[arg-type]
+
+    async def settle(self, answer: str = "calls", outcome: str = "answered", **changes: object) -> None:
+        await self.store.settle(self.closing(answer, outcome, **changes))
+
+    def took(self, did: str | None = None, counts: Mapping[str, int] | None = None, user: str | None = None) -> None:
+        """The agent appends the answer and its result (or the user's next words)."""
+        self.rounds.append(a_round(did or f"did{len(self.rounds)}", self.count, counts))
+        self.count += 2
+        self.user = self.user if user is None else user
+
+    async def turn(self, answer: str = "calls", did: str | None = None, user: str | None = None) -> View:
+        """A whole turn: ask, be answered, append."""
+        view = await self.begin()
+        did = did or f"did{len(self.rounds)}"
+        await self.settle(answer, did=did)
+        self.took(did, user=user)
+        return view
+
+
+async def used_held(store: Store, key: str, dimension: str) -> tuple[int, int]:
+    """What the counters of a scope say, read behind the store's back."""
+    reply = await store._client.command("HMGET", f"gp:{{{ORG}}}:{key}", f"u:{dimension}", f"h:{dimension}")
+    assert isinstance(reply, list)
+    return int(reply[0] or 0), int(reply[1] or 0)
+
+
+async def keys(store: Store) -> set[str]:
+    reply = await store._client.command("KEYS", "*")
+    assert isinstance(reply, list)
+    return {raw.decode() for raw in reply}
+
+
+@contextlib.asynccontextmanager
+async def emptied(server: Embedded) -> AsyncIterator[Store]:
+    """A store with nothing in it, for one event loop."""
+    store = await Store.connect(socket_path=server.socket_path, timeout_ms=5000)
+    try:
+        await store._client.command("FLUSHALL")
+        yield store
+    finally:
+        await store.close()

@@ -1,0 +1,203 @@
+"""Whose turn is it: derived runs, declared sessions, threads, restarts, compaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from guardproxy.core.model import Line
+from guardproxy.store.redis import Store
+from tests.store.kit import ORG, Agent, a_round, keys
+
+HEAD = "a" * 32
+MINUTE = 60_000
+
+
+async def test_a_derived_run_is_named_by_its_head_and_a_number(store: Store) -> None:
+    agent = Agent(store)
+    first = await agent.turn()
+    second = await agent.turn()
+    assert (first.session, first.thread, first.turn, first.new_session) == ("d-aaaaaaaaaaaa-1", "main", 1, True)
+    assert (second.session, second.thread, second.turn, second.new_session) == ("d-aaaaaaaaaaaa-1", "main", 2, False)
+
+
+@pytest.mark.parametrize("ids", ["own", ""], ids=["unique call ids", "call ids that repeat"])
+async def test_a_hundred_equal_runs_ten_at_once_are_a_hundred_sessions(store: Store, ids: str) -> None:
+    seen: list[list[str]] = []
+
+    async def run(number: int) -> None:
+        agent = Agent(store, ids=f"{ids}{number}" if ids else "")
+        views = []
+        for _ in range(4):
+            views.append(await agent.turn())
+            await asyncio.sleep(0)
+        seen.append([view.session for view in views])
+
+    for ten in range(10):
+        await asyncio.gather(*(run(ten * 10 + i) for i in range(10)))
+    turns = Counter(session for sessions in seen for session in sessions)
+    assert len(turns) == 100
+    assert set(turns.values()) == {4}
+    if ids:  # where ids tell them apart, nobody is ever taken for another; where nothing does, they are exchangeable
+        assert all(len(set(sessions)) == 1 for sessions in seen)
+
+
+async def test_a_run_is_not_mixed_with_one_that_died_after_the_same_round(store: Store) -> None:
+    dead, live = Agent(store), Agent(store)
+    first = await dead.turn()
+    second = await live.turn()
+    third = await live.turn()
+    assert first.session != second.session == third.session
+
+
+@pytest.mark.parametrize(
+    ("outcome", "answer", "wait_ms", "same_run", "retry"),
+    [
+        ("failed", "", 100_000, True, True),
+        ("abandoned", "", 100_000, True, True),
+        ("failed", "", 130_000, False, False),
+        ("answered", "calls", 1_000, False, False),
+        ("answered", "empty", 100_000, True, False),
+        ("answered", "empty", 130_000, False, False),
+    ],
+)
+async def test_an_equal_first_request(
+    store: Store, outcome: str, answer: str, wait_ms: int, same_run: bool, retry: bool
+) -> None:
+    agent = Agent(store)
+    first = await agent.begin()
+    await agent.settle(answer, outcome)
+    again = await agent.begin(offset_ms=wait_ms)
+    assert (again.session == first.session, again.retry) == (same_run, retry)
+    assert again.turn == (2 if same_run and not retry else 1)
+
+
+async def test_an_equal_first_request_beside_an_open_one_is_another_run(store: Store) -> None:
+    first, second = await Agent(store).begin(), await Agent(store).begin()
+    assert first.session != second.session
+    assert not second.retry
+
+
+@pytest.mark.parametrize(("wait_ms", "same"), [(9 * MINUTE, True), (11 * MINUTE, False)])
+async def test_without_a_link_the_latest_run_of_the_head_is_meant_for_ten_minutes(
+    store: Store, wait_ms: int, same: bool
+) -> None:
+    agent = Agent(store)
+    first = await agent.turn()
+    agent.rounds[-1] = a_round("rewritten by the client", 2)
+    again = await agent.begin(offset_ms=wait_ms)
+    assert (again.session == first.session) is same
+
+
+async def test_several_runs_were_given_the_round_the_longest_shorter_history_is_meant(store: Store) -> None:
+    short, long = Agent(store, ids="x"), Agent(store, ids="x", head="b" * 32, count=10)
+    await short.turn(did="same")
+    of_long = await long.turn(did="same")
+    long.head, long.ids = HEAD, "unknown"  # only the digest of the round is left to go by
+    assert (await long.begin()).session == of_long.session
+
+
+async def test_a_conversation_shorter_than_all_candidates_is_the_latest(store: Store) -> None:
+    older, newer = Agent(store, head="b" * 32, count=20), Agent(store, head="c" * 32, count=10, offset_ms=5)
+    await older.turn(did="same")
+    of_newer = await newer.turn(did="same")
+    cut = Agent(store, head="d" * 32, count=4, rounds=[a_round("same", 2)])
+    assert (await cut.begin()).session == of_newer.session
+
+
+async def test_compaction_a_round_under_another_head_continues_the_thread(store: Store) -> None:
+    agent = Agent(store, ids="x")
+    first = await agent.turn()
+    compacted = Agent(store, head="b" * 32, ids="x", count=agent.count, rounds=agent.rounds)
+    view = await compacted.turn()
+    assert (view.session, view.thread, view.turn) == (first.session, "main", 2)
+    compacted.rounds[-1] = a_round("nothing known", 4)
+    assert (await compacted.begin()).session == first.session  # the new head is known now
+
+
+@pytest.mark.parametrize("ending", ["cut", "denied"])
+async def test_a_restart_after_our_ending_is_the_ended_run_as_often_as_it_was_ended(store: Store, ending: str) -> None:
+    agent = Agent(store)
+    await agent.turn()
+    ended = await agent.begin(lines=(Line("session", "turns", 1, 1),)) if ending == "denied" else await agent.begin()
+    if ending == "cut":
+        await agent.settle("own", close="repeated_call")
+    assert ended.admitted is (ending == "cut")
+    one, two = [await Agent(store).begin() for _ in range(2)]
+    assert one.session == ended.session
+    assert one.closed is (ending == "cut")
+    # A cut answers the restart with a cut again, which may be restarted again; a denied run that now fits goes on.
+    assert (two.session == ended.session) is (ending == "cut")
+
+
+async def test_no_restart_beside_another_open_run_of_the_head_nor_after_two_minutes(store: Store) -> None:
+    agent = Agent(store)
+    await agent.begin()
+    await agent.settle("own", close="repeated_call")
+    late = await Agent(store).begin(offset_ms=130_000)
+    assert late.session != agent.view.session if agent.view else False
+    beside = await Agent(store).begin()  # `late` is still open
+    assert not beside.closed
+    assert beside.session != late.session
+
+
+async def test_declared_sessions_and_threads(store: Store) -> None:
+    main = Agent(store, session="s1", ids="main")
+    first, second = await main.turn(), await main.turn()
+    sub = Agent(store, session="s1", ids="sub")  # a sub-agent without a thread id: a request without an assistant turn
+    third = await sub.turn()
+    named = await Agent(store, session="s1", thread="helper", head="c" * 32, ids="helper").turn()
+    assert first.thread == second.thread == "aaaaaaaaaaaa-1"
+    assert third.thread == "aaaaaaaaaaaa-2"
+    assert named.thread == "helper"
+    assert [view.turn for view in (first, second, third, named)] == [1, 2, 3, 4]
+    assert (await main.turn()).thread == first.thread
+    assert (await sub.turn()).thread == third.thread
+    state = await store.session_state(ORG, "s1")
+    assert state
+    assert (state.main, state.threads) == (first.thread, ("aaaaaaaaaaaa-1", "aaaaaaaaaaaa-2", "helper"))
+
+
+async def test_a_declared_session_is_not_led_astray_by_rounds_of_another(store: Store) -> None:
+    other = Agent(store, session="s1", ids="x")
+    await other.turn()
+    mine = Agent(store, session="s2", ids="x", count=other.count, rounds=list(other.rounds))
+    view = await mine.begin()
+    assert (view.session, view.thread) == ("s2", "aaaaaaaaaaaa-1")
+
+
+async def test_a_declared_session_falls_back_to_its_latest_thread_of_the_head(store: Store) -> None:
+    agent = Agent(store, session="s1")
+    first = await agent.turn()
+    agent.rounds[-1] = a_round("rewritten", 2)
+    assert (await agent.begin()).thread == first.thread
+    stranger = Agent(store, session="s1", head="b" * 32, count=4, rounds=[a_round("unknown", 2)])
+    assert (await stranger.begin()).thread == "bbbbbbbbbbbb-2"
+
+
+async def test_a_cut_declared_thread_is_met_again_by_the_same_first_request(store: Store) -> None:
+    agent = Agent(store, session="s1")
+    await agent.begin()
+    await agent.settle("own", close="monologue")
+    assert [(await agent.begin()).answers for _ in range(3)] == [1, 2, 3]
+    assert (await agent.begin(offset_ms=130_000)).closed is False
+
+
+async def test_two_orgs_share_nothing(store: Store) -> None:
+    agent = Agent(store, session="s1")
+    await agent.turn()
+    other = await store.begin(replace(agent.opening(), org="other"))
+    assert other.new_session
+    assert {key.split("}")[0] for key in await keys(store)} == {"gp:orgs", "gp:{acme", "gp:{other"}
+
+
+@pytest.mark.parametrize("org", ["", "{}", "a}b{c", "ö"])
+async def test_odd_names_keep_their_slot_and_their_parts_apart(store: Store, org: str) -> None:
+    agent = Agent(store, session="a\x1fb", thread="c:\ud800")
+    view = await store.begin(replace(agent.opening(), org=org))
+    assert (view.session, view.thread) == ("a_b", "c:?")
+    for key in await keys(store) - {"gp:orgs"}:
+        assert key.count("{") == key.count("}") == 1

@@ -1,0 +1,99 @@
+"""The rest of the store: claims, the panic switch, lists of sessions, idle ones, the server's policy."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from guardproxy.errors import ConfigError, StoreError
+from guardproxy.store.embedded import Embedded
+from guardproxy.store.redis import Store
+from tests.store.kit import ORG, Agent
+
+MINUTE = 60_000
+
+
+async def test_a_claim_is_won_once(store: Store) -> None:
+    won = await asyncio.gather(*(store.claim(ORG, "page", MINUTE) for _ in range(10)))
+    assert sorted(won) == [False] * 9 + [True]
+    assert await store.claim("other", "page", 1)
+    await asyncio.sleep(0.01)
+    assert await store.claim("other", "page", 1)
+
+
+async def test_the_panic_switch_is_seen_by_the_next_turn_of_every_org(store: Store, server: Embedded) -> None:
+    other = await Store.connect(socket_path=server.socket_path, timeout_ms=5000)
+    try:
+        agent = Agent(store, session="s")
+        assert not (await agent.turn()).panic
+        assert await other.panic(True)
+        assert (await agent.turn()).panic
+        assert (await store.begin(replace(agent.opening(), org="seen first while it is on"))).panic
+        assert await store.panic()
+        assert not await other.panic(False)
+        assert not (await agent.turn()).panic
+        assert not (await store.begin(replace(agent.opening(), org="seen first while it is on"))).panic
+    finally:
+        await other.close()
+
+
+async def test_sessions_are_listed_newest_first(store: Store) -> None:
+    for number in range(5):
+        await Agent(store, session=f"s{number}", offset_ms=number * 10).turn()
+    assert [known.session for known in await store.list_sessions(ORG, 3)] == ["s4", "s3", "s2"]
+    known = (await store.list_sessions(ORG))[0]
+    assert (known.turn, known.span, known.closed, known.threads) == (1, 1, "", ("aaaaaaaaaaaa-1",))
+    assert known.at_ms >= known.started_ms > 0
+    assert await store.session_state(ORG, "unknown") is None
+    assert await store.records(ORG, "unknown") == []
+
+
+async def test_an_idle_session_is_handed_out_once_until_it_has_a_turn_again(store: Store) -> None:
+    agent, busy = Agent(store, session="s"), Agent(store, session="busy", offset_ms=20 * MINUTE)
+    await agent.turn()
+    await busy.turn()
+    late = 25 * MINUTE
+    assert await store.idle_sessions(late) == []
+    found = await asyncio.gather(*(store.idle_sessions(10 * MINUTE, late) for _ in range(4)))
+    assert [known.session for some in found for known in some] == ["s"]
+    agent.offset_ms = late
+    await agent.turn()
+    assert await store.idle_sessions(10 * MINUTE, late) == []
+    assert {known.session for known in await store.idle_sessions(10 * MINUTE, 2 * late)} == {"s", "busy"}
+
+
+async def test_a_long_call_that_is_renewed_is_not_idle(store: Store) -> None:
+    agent = Agent(store, session="s", lease_ms=MINUTE)
+    await agent.begin()
+    assert agent.last
+    await store.renew(ORG, agent.last.token, MINUTE, offset_ms=20 * MINUTE)
+    assert await store.idle_sessions(10 * MINUTE, 25 * MINUTE) == []
+
+
+async def test_a_server_that_evicts_is_refused_with_the_reason(store: Store) -> None:
+    await store.check_policy()
+    await store._client.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    try:
+        with pytest.raises(ConfigError, match="maxmemory-policy is allkeys-lru.*noeviction"):
+            await store.check_policy()
+    finally:
+        await store._client.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+
+
+async def test_a_script_that_the_server_forgot_is_loaded_again(store: Store) -> None:
+    agent = Agent(store, session="s")
+    await agent.turn()
+    await store._client.command("SCRIPT", "FLUSH")
+    views = await asyncio.gather(*(Agent(store, session="s", thread=f"t{i}").begin() for i in range(10)))
+    assert len({view.turn for view in views}) == 10
+    await agent.turn()
+
+
+async def test_an_error_of_the_server_is_a_store_error_and_keeps_the_connection(store: Store) -> None:
+    await store._client.command("RPUSH", f"gp:{{{ORG}}}:s:broken", "a list where a text belongs")
+    with pytest.raises(StoreError, match="WRONGTYPE"):
+        await Agent(store, session="broken").begin()
+    assert (await Agent(store, session="s").begin()).admitted
+    assert store.up

@@ -1,0 +1,91 @@
+"""Addresses and arguments: what a URL may say, what odd text becomes, what an unreadable answer is."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from guardproxy.errors import ConfigError, StoreError
+from guardproxy.store import _codec
+from guardproxy.store._wire import Wire, address
+from guardproxy.store.embedded import Embedded
+from guardproxy.store.redis import Store
+from tests.store.kit import Agent
+
+URLS = [
+    ("redis://example", "redis://example:6379/0", ()),
+    ("redis://example:1/3", "redis://example:1/3", (("SELECT", "3"),)),
+    ("redis://:p%40ss@example", "redis://example:6379/0", (("AUTH", "p@ss"),)),
+    ("redis://me:pass@example/1", "redis://example:6379/1", (("AUTH", "me", "pass"), ("SELECT", "1"))),
+    ("rediss://example:6380", "rediss://example:6380/0", ()),
+    ("unix:///run/s?db=2", "unix:///run/s", (("SELECT", "2"),)),
+]
+
+
+@pytest.mark.parametrize(("url", "shown", "hello"), URLS)
+def test_urls(url: str, shown: str, hello: tuple[tuple[str, ...], ...]) -> None:
+    found = address(url)
+    assert (found.shown, found.hello) == (shown, hello)
+    assert (found.tls is not None) is url.startswith("rediss")
+    assert "pass" not in repr(found)
+
+
+@pytest.mark.parametrize("url", ["", None, "http://x", "redis://:secret@x:notaport", "rediss://x?ssl_cert_reqs=maybe"])
+def test_urls_that_cannot_be_used(url: str | None) -> None:
+    with pytest.raises(ConfigError) as caught:
+        address(url)
+    assert caught.value.param == "store.url"
+    assert "secret" not in caught.value.message
+
+
+async def test_a_password_and_a_database_are_used(server: Embedded) -> None:
+    admin = await Store.connect(socket_path=server.socket_path)
+    try:
+        await admin._client.command("ACL", "SETUSER", "me", "on", ">word", "~*", "+@all")
+        store = await Store.connect(f"unix://me:word@{server.socket_path}")
+        assert await store._client.command("ACL", "WHOAMI") == b"me"
+        await store.close()
+        with pytest.raises(StoreError, match="WRONGPASS") as caught:
+            await Store.connect(f"unix://me:wrong-word@{server.socket_path}")
+        assert "wrong-word" not in str(caught.value)
+        with pytest.raises(StoreError, match="DB index"):
+            await Store.connect(f"unix://{server.socket_path}?db=5")
+    finally:
+        await admin._client.command("ACL", "DELUSER", "me")
+        await admin.close()
+
+
+async def test_calls_of_one_turn_of_the_loop_leave_in_one_write(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = []
+    wire = store._client._wire
+    assert isinstance(wire, Wire)
+    transport = wire._transport
+    assert transport
+
+    class Counted:
+        def write(self, data: bytes) -> None:
+            writes.append(data)
+            transport.write(data)
+
+    await store.ping()
+    monkeypatch.setattr(wire, "_transport", Counted())
+    await asyncio.gather(*(store.ping() for _ in range(32)))
+    monkeypatch.undo()
+    assert len(writes) == 1
+
+
+@pytest.mark.parametrize("reply", [None, 1, b"", [], [b"x"] * 23])
+async def test_an_answer_that_cannot_be_read_is_a_store_error(store: Store, reply: object) -> None:
+    with pytest.raises(StoreError, match="cannot be read"):
+        _codec.view(reply, Agent(store).opening())
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 24])
+async def test_any_number_of_rounds_is_read(store: Store, count: int) -> None:
+    agent = Agent(store, session="s")
+    for number in range(count):
+        agent.took(counts={f"tool:{number}": number + 1})
+    view = await agent.begin()
+    assert view.steps == count
+    assert view.counts == {f"tool:{number}": number + 1 for number in range(count)}

@@ -1,0 +1,125 @@
+"""The command line: one clear line for what is wrong, and the right exit code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from guardproxy import __version__, cli
+from guardproxy.core.detectors import RULES
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    try:
+        code = cli.main(arguments)
+    except SystemExit as exit_:
+        code = int(exit_.code or 0)
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("OPENAI_BASE_URL", "GUARDPROXY_SECRET", "OTEL_EXPORTER_OTLP_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
+
+
+WRONG = {
+    "nothing": ((), "required: COMMAND"),
+    "unknown command": (("sevre",), "invalid choice: 'sevre'"),
+    "unknown option": (("serve", "--prot", "1"), "unrecognized arguments: --prot"),
+    "port is no number": (("serve", "--port", "x"), "invalid int value: 'x'"),
+    "port out of range": (("serve", "--port", "70000"), "listen.port: input should be less than"),
+    "no workers": (("serve", "--workers", "0"), "listen.workers: "),
+    "upstream is no URL": (("serve", "--upstream", "nowhere"), "upstream.url: must be a URL"),
+    "no such config": (("serve", "--config", "/nowhere.yaml"), "cannot read /nowhere.yaml: No such file"),
+    "check without a file": (("check",), "required: FILE"),
+    "check of nothing": (("check", "/nowhere.yaml"), "cannot read /nowhere.yaml"),
+    "check of a folder": (("check", "/"), "cannot read /: Is a directory"),
+    "replay of nothing": (("replay", "/nowhere.jsonl"), "cannot read /nowhere.jsonl"),
+    "panic elsewhere": (("panic", "on", "--admin", "ftp://x"), "must be a URL such as"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), WRONG.values(), ids=WRONG.keys())
+def test_wrong_use_is_exit_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+) -> None:
+    code, out, err = run(capsys, *arguments)
+
+    assert code == 2
+    assert words in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_upstream_is_ourselves(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8787/v1")
+    code, _, err = run(capsys, "serve")
+
+    assert (code, err.count("\n")) == (2, 1)
+    assert "is this proxy itself" in err
+
+
+def test_failure_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "panic", "on", "--admin", "http://127.0.0.1:9")
+
+    assert code == 1
+    assert err.startswith("guardproxy: no proxy answers at http://127.0.0.1:9")
+    assert err.count("\n") == 1
+
+
+def test_trace_of_an_unknown_session(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, err = run(capsys, "trace", "nobody", "--data-dir", str(tmp_path / "data"))
+
+    assert (code, out) == (1, "")
+    assert err == "guardproxy: the store has no session 'nobody'; it has none at all\n"
+
+
+def test_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("policy: {profile: qa, detectors: {cycle: {enabled: false}}}")
+    code, out, err = run(capsys, "check", str(file))
+
+    assert (code, err) == (0, "")
+    assert f"{len(RULES) - 1} detectors" in out
+    assert "span turns <= 8" in out
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "list")
+
+    assert code == 0
+    for rule in RULES:
+        assert f"\n{rule} " in f"\n{out}"
+    assert "triple=[3, 4, 6]" in out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--version") == (0, f"guardproxy {__version__}\n", "")
+
+
+def test_options_are_paths_in_the_configuration() -> None:
+    given = Namespace(host="::1", port=0, admin_port=1, workers=None, upstream="http://u", data_dir="d", config=None)
+
+    assert cli.overrides(given) == {
+        "listen.host": "::1",
+        "listen.port": 0,
+        "admin.port": 1,
+        "upstream.url": "http://u",
+        "store.data_dir": "d",
+    }
+
+
+def test_reader_that_leaves() -> None:
+    """`guardproxy list | head -1` ends quietly."""
+    command = f"{sys.executable} -m guardproxy list | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1

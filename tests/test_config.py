@@ -1,0 +1,269 @@
+"""The configuration: what is accepted, what is refused and in which words, and what becomes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from guardproxy import config
+from guardproxy.core.budget import Limit
+from guardproxy.core.detectors import RULES
+from guardproxy.core.model import Triple
+from guardproxy.errors import ConfigError
+
+
+def load(tmp_path: Path, text: str | bytes, env: dict[str, str] | None = None, **overrides: object) -> config.Config:
+    file = tmp_path / "guardproxy.yaml"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return config.load(file, env or {}, overrides)[0]
+
+
+REFUSED = {
+    "unknown section": ("polcy: {}", "polcy: unknown key; did you mean 'policy'?"),
+    "unknown key, deep": (
+        "policy: {limits: {span: {turnz: 3}}}",
+        "policy.limits.span.turnz: unknown key; did you mean 'turns'?",
+    ),
+    "unknown key without a near one": ("listen: {x: 1}", "listen.x: unknown key; known here: host, port, workers"),
+    "unknown rule": (
+        "policy: {detectors: {repeated_cal: {}}}",
+        "policy.detectors.repeated_cal: unknown key; did you mean 'repeated_call'?",
+    ),
+    "unknown field of a rule": (
+        "policy: {detectors: {repeated_call: {tripel: [3, 4, 6]}}}",
+        "policy.detectors.repeated_call.tripel: unknown key; did you mean 'triple'?",
+    ),
+    "unknown key of a price": (
+        "prices: {models: {gpt-4o: {input: 1, output: 2, outptu: 3}}}",
+        "prices.models.gpt-4o.outptu: unknown key; did you mean 'output'?",
+    ),
+    "triple too short": (
+        "policy: {detectors: {cycle: {triple: [3, 4]}}}",
+        "policy.detectors.cycle.triple: must be three whole numbers [nudge, firm, cut], 0 = never",
+    ),
+    "triple of flags": ("policy: {detectors: {cycle: {triple: [yes, 4, 5]}}}", "must be three whole numbers"),
+    "triple falls": (
+        "policy: {detectors: {cycle: {triple: [5, 4, 6]}}}",
+        "policy.detectors.cycle.triple: must rise from nudge to firm to cut (0 = never)",
+    ),
+    "a flag for a number": (
+        "policy: {limits: {span: {turns: yes}}}",
+        "policy.limits.span.turns: must be a number, not true or false",
+    ),
+    "text for a number": ("listen: {port: many}", "listen.port: must be a whole number"),
+    "port out of range": ("listen: {port: 70000}", "listen.port: input should be less than or equal to 65535"),
+    "no workers": ("listen: {workers: 0}", "listen.workers: input should be greater than or equal to 1"),
+    "limit of nothing": ("policy: {limits: {session: {cost_usd: 0}}}", "policy.limits.session.cost_usd: "),
+    "infinite": ("policy: {limits: {session: {cost_usd: .inf}}}", "policy.limits.session.cost_usd: "),
+    "a span has no cost": ("policy: {limits: {span: {cost_usd: 1}}}", "policy.limits.span.cost_usd: unknown key"),
+    "a list for a section": ("listen: []", "listen: must be a mapping"),
+    "text for a section": ("policy: strict", "policy: must be a mapping"),
+    "text for a list": ("tools: {mutates: edit}", "tools.mutates: must be a list"),
+    "missing price": ("prices: {models: {m: {input: 1}}}", "prices.models.m.output: is missing"),
+    "negative price": ("prices: {models: {m: {input: -1, output: 1}}}", "prices.models.m.input: "),
+    "mode of another kind": ("policy: {mode: enforced}", "policy.mode: input should be 'enforce' or 'observe'"),
+    "wrong scheme": ("upstream: {url: 'ftp://x'}", "upstream.url: must be a URL that begins with http:// or https://"),
+    "no host": ("upstream: {url: 'http://'}", "upstream.url: must be a URL"),
+    "port of a URL": ("upstream: {url: 'http://x:y/v1'}", "upstream.url: is no URL"),
+    "redis scheme": ("store: {url: 'http://x'}", "store.url: must be a URL that begins with redis://"),
+    "unset variable": ("upstream: {api_key: '${NOWHERE}'}", "upstream.api_key: refers to ${NOWHERE}, which is not set"),
+    "broken reference": ("upstream: {api_key: '${1}'}", "upstream.api_key: has a broken reference"),
+    "open reference": ("upstream: {api_key: 'a${B'}", "upstream.api_key: has a broken reference"),
+    "key given twice": ("listen: {}\nlisten: {}", "line 2, column 1 the key 'listen' is given twice"),
+    "no YAML": ("listen: {port: [}", "line 1, column"),
+    "tab": ("listen:\n\tport: 1", "line 2, column 1"),
+    "impossible date": ("listen: {host: 2020-99-99}", "is no YAML"),
+    "date": ("listen: {host: 2020-01-01}", "listen.host: must be text"),
+    "a list": ("- 1", "must be a mapping of sections, not a list"),
+    "a word": ("hello", "must be a mapping of sections, not text"),
+    "a number as key": ("1: 2", "1: "),
+    "python object": ("listen: !!python/object/apply:os.getcwd []", "line 1"),
+    "refers to itself": ("listen: &a {host: *a}", "too large or refers to itself"),
+    "not UTF-8": (b"listen: \xff", "is not UTF-8 (byte 8)"),
+    "control character": (b"listen: \x00", "is no YAML"),
+    "too large": (b"#" * ((1 << 20) + 1), "has more than"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_refused(tmp_path: Path, text: str | bytes, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+
+    assert words in caught.value.message
+    assert "Traceback" not in caught.value.message
+
+
+def test_all_errors_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, "listen: {port: x, hots: y}\nupstream: {api_key: '${NO}'}\nnope: 1")
+
+    for path in ("listen.port", "listen.hots", "upstream.api_key", "nope"):
+        assert f"  {path}: " in caught.value.message
+
+
+@pytest.mark.parametrize("key", ["s3cr3t", "${1}s3cr3t"])
+def test_no_value_is_repeated(tmp_path: Path, key: str) -> None:
+    text = f"upstream: {{api_key: [{key!r}]}}\nstore: {{url: 'http://:s3cr3t@x'}}\nlisten: {{port: s3cr3t}}"
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+
+    assert "s3cr3t" not in caught.value.message
+
+
+def test_secrets_are_not_shown(tmp_path: Path) -> None:
+    made = load(tmp_path, "upstream: {api_key: s3cr3t}\nstore: {url: 'redis://:s3cr3t@x'}")
+
+    assert made.upstream.api_key == "s3cr3t"
+    assert "s3cr3t" not in repr(made)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read .*nowhere.yaml: No such file"):
+        config.load(tmp_path / "nowhere.yaml", {})
+
+
+@pytest.mark.parametrize("text", ["", "# only words\n", "policy:\n  # mode: observe\n", "\ufeff{}"])
+def test_nothing_said_means_the_defaults(tmp_path: Path, text: str) -> None:
+    assert load(tmp_path, text).policy_value() == config.load(None, {})[0].policy_value()
+
+
+REFERENCES = {
+    "plain": ("${A}", {"A": "x"}, "x"),
+    "inside": ("a-${A}-${B}", {"A": "x", "B": "y"}, "a-x-y"),
+    "default": ("${A:-d}", {}, "d"),
+    "default for an empty one": ("${A:-d}", {"A": ""}, "d"),
+    "default is not used": ("${A:-d}", {"A": "x"}, "x"),
+    "empty default": ("x${A:-}", {}, "x"),
+    "escaped": ("$${A}", {}, "${A}"),
+    "dollar alone": ("$A", {}, "$A"),
+    "not read again": ("${A}", {"A": "${B}"}, "${B}"),
+}
+
+
+@pytest.mark.parametrize(("written", "env", "read"), REFERENCES.values(), ids=REFERENCES.keys())
+def test_references(tmp_path: Path, written: str, env: dict[str, str], read: str) -> None:
+    assert load(tmp_path, f"upstream: {{api_key: '{written}'}}", env).upstream.api_key == read
+
+
+def test_references_make_numbers_and_nothing(tmp_path: Path) -> None:
+    made = load(tmp_path, "listen: {port: '${P}'}\nupstream: {api_key: '${K:-}'}\nstore: {url: '${U:-}'}", {"P": "99"})
+
+    assert (made.listen.port, made.upstream.api_key, made.store.url) == (99, None, None)
+
+
+def test_environment_where_the_file_is_silent(tmp_path: Path) -> None:
+    env = {"OPENAI_BASE_URL": "http://a/v1/", "XDG_DATA_HOME": "/x", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}
+    silent, loud = load(tmp_path, "", env), load(tmp_path, "upstream: {url: 'http://b/v1'}", env)
+
+    assert (silent.upstream.url, loud.upstream.url) == ("http://a/v1", "http://b/v1")
+    assert str(silent.data_dir) == "/x/guardproxy"
+    assert silent.telemetry.otlp_endpoint == "http://c:4318"
+    assert config.load(None, {})[0].upstream.url == config.DEFAULT_UPSTREAM
+
+
+def test_command_line_wins(tmp_path: Path) -> None:
+    made = load(tmp_path, "listen: {port: 1, workers: 2}", {"OPENAI_BASE_URL": "http://a"}, **{"listen.port": 7})
+
+    assert (made.listen.port, made.listen.workers) == (7, 2)
+
+
+def test_document_makes_an_equal_tree(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("policy: {limits: {span: {turns: null}}, detectors: {cycle: {triple: [2, 3, 4]}}}")
+    made, document = config.load(file, {"OPENAI_BASE_URL": "http://a"})
+
+    assert config.build(document) == made
+    assert config.build(document).policy_value() == made.policy_value()
+
+
+ITSELF = {
+    "itself": ("http://127.0.0.1:8787/v1", 8787, True),
+    "by name": ("http://localhost:8787/v1", 8787, True),
+    "another port": ("http://127.0.0.1:8788/v1", 8787, False),
+    "another host": ("http://10.0.0.1:8787/v1", 8787, False),
+    "any free port": ("http://127.0.0.1:8787/v1", 0, False),
+}
+
+
+@pytest.mark.parametrize(("url", "port", "refused"), ITSELF.values(), ids=ITSELF.keys())
+def test_upstream_is_not_this_proxy(tmp_path: Path, url: str, port: int, refused: bool) -> None:
+    made = load(tmp_path, f"listen: {{port: {port}}}", {"OPENAI_BASE_URL": url})
+    if not refused:
+        made.refuse_itself()
+        return
+    with pytest.raises(ConfigError, match=r"upstream\.url: .* is this proxy itself"):
+        made.refuse_itself()
+
+
+LIMITS = {
+    "coding": ("", {("span", "turns", 200), ("span", "tool_calls", 500), ("span", "wall_ms", 7_200_000)}),
+    "qa": ("profile: qa", {("span", "turns", 8)}),
+    "cross_system": ("profile: cross_system", {("span", "turns", 25)}),
+    "none": ("profile: none", set()),
+    "overridden": ("{profile: qa, limits: {span: {turns: 9}}}", {("span", "turns", 9)}),
+    "taken away": ("{profile: qa, limits: {span: {turns: null}}}", set()),
+    "added": (
+        "{profile: none, limits: {session: {cost_usd: 0.5, wall_seconds: 2.5}, span: {same_call: 3}}}",
+        {("session", "cost_microusd", 500_000), ("session", "wall_ms", 2500), ("span", "same_call", 3)},
+    ),
+    "never none by rounding": (
+        "{profile: none, limits: {session: {cost_usd: 0.0000001}}}",
+        {("session", "cost_microusd", 1)},
+    ),
+}
+
+
+@pytest.mark.parametrize(("policy", "limits"), LIMITS.values(), ids=LIMITS.keys())
+def test_limits(tmp_path: Path, policy: str, limits: set[tuple[str, str, int]]) -> None:
+    made = load(tmp_path, f"policy: {policy}" if policy.startswith("{") or not policy else f"policy: {{{policy}}}")
+    found = set(made.policy_value().limits)
+    if made.policy.profile == "coding":
+        assert Limit("session", "cost_microusd", 20_000_000) in found
+        found.discard(Limit("session", "cost_microusd", 20_000_000))
+
+    assert found == {Limit(*limit) for limit in limits}
+
+
+def test_detectors(tmp_path: Path) -> None:
+    made = load(
+        tmp_path,
+        "policy: {mode: observe, detectors: {cycle: {enabled: false}, repeated_call: {mode: enforce, triple: [2, 0, 9]}}}",
+    ).policy_value()
+
+    assert set(made.detectors) == set(RULES) - {"cycle"}
+    assert made.detectors["repeated_call"] == RULES["repeated_call"].Settings(triple=Triple(2, 0, 9))
+    assert (made.mode_of("repeated_call"), made.mode_of("monologue")) == ("enforce", "observe")
+
+
+def test_defaults_of_rules_are_their_own() -> None:
+    made = config.load(None, {})[0].policy_value()
+
+    assert made.detectors == {rule: module.Settings() for rule, module in RULES.items()}
+
+
+def test_prices(tmp_path: Path) -> None:
+    table, default = load(
+        tmp_path, "prices: {default: {input: 1, output: 2}, models: {'m*': {input: 3, output: 4, cached_input: 0}}}"
+    ).price_table()
+
+    assert (default.input, default.output, default.known) == (1, 2, False)
+    assert (table["m*"].input, table["m*"].cached, table["m*"].cache_write, table["m*"].known) == (3, 0, -1, True)
+
+
+def test_unknown_models_are_never_free() -> None:
+    assert config.load(None, {})[0].price_table()[1].input > 0
+
+
+def test_rules_for_tools(tmp_path: Path) -> None:
+    rules = load(tmp_path, "tools: {ignore_args: {search: [request_id]}, mutates: ['deploy*']}").rules_value()
+
+    assert rules.ignore_args == {"search": ("request_id",)}
+    assert rules.mutates == ("deploy*",)
+
+
+def test_frozen() -> None:
+    made = config.load(None, {})[0]
+    with pytest.raises(ValueError, match="frozen"):
+        made.listen.port = 1  # type: ignore[misc]

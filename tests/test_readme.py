@@ -1,0 +1,95 @@
+"""The README's tables say what the code does. `python -m tests.test_readme` writes the generated ones anew."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from guardproxy.core.budget import DIMENSIONS
+from guardproxy.core.detectors import RULES
+from guardproxy.core.model import Triple
+from guardproxy.core.policy import ACTIONS, PROFILES
+from guardproxy.http import turn
+
+README = Path(__file__).parent.parent / "README.md"
+SCOPES = {"cost_usd": "session"}
+BOTH = {"turns", "tool_calls", "wall_seconds"}
+SESSION = {"input_tokens", "output_tokens", "total_tokens"}
+
+
+def detectors() -> list[str]:
+    """A row a triple of thresholds."""
+    rows = []
+    for rule, module in RULES.items():
+        seen = module.__doc__.split("\n")[0].rstrip(".")
+        settings = module.Settings()
+        for field in fields(settings):
+            value = getattr(settings, field.name)
+            if isinstance(value, Triple):
+                name = f"`{rule}`" if field.name == "triple" else f"`{rule}` ({field.name})"
+                counts = " | ".join(str(count or "–") for count in (value.nudge, value.firm, value.cut))
+                rows.append(f"| {name} | {seen} | {counts} |")
+                seen = "〃"
+    return rows
+
+
+def limits() -> list[str]:
+    """A row a budget dimension."""
+    rows = []
+    for row in DIMENSIONS.values():
+        scope = "span or session" if row.setting in BOTH else "session" if row.setting in SESSION else "span"
+        scope = SCOPES.get(row.setting, scope)
+        unit = "dollars" if row.setting == "cost_usd" else "seconds" if row.setting == "wall_seconds" else row.unit
+        amounts = (PROFILES[profile].get(row.setting) for profile in ("coding", "qa", "cross_system"))
+        shown = " | ".join("–" if amount is None else f"{amount:,g}" for amount in amounts)
+        rows.append(f"| `{row.setting}` | {unit} | {scope} | {shown} |")
+    return rows
+
+
+def section(name: str) -> list[str]:
+    """The body rows of a marked table."""
+    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", README.read_text(), re.DOTALL)
+    assert found, f"README has no table {name}"
+    return found.group(1).strip().split("\n")[2:]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("detectors", detectors), ("limits", limits)])
+def test_generated_tables(name: str, expected: object) -> None:
+    """The tables of detectors and limits are those of the code."""
+    assert section(name) == expected()  # type: ignore[operator]
+
+
+def test_headers() -> None:
+    """Every header that the flow sets is in the table, and the verdicts are the ladder's."""
+    source = Path(turn.__file__).read_text()
+    set_in_code = set(re.findall(r'"(x-guardproxy-[a-z-]+)"', source)) - {"x-guardproxy-path-session"}
+    table = {re.search(r"`(x-[a-z-]+)`", row).group(1): row for row in section("headers")}  # type: ignore[union-attr]
+
+    assert set(table) == set_in_code
+    for action in (*ACTIONS.values(), "deny"):
+        assert action in table["x-guardproxy-verdict"]
+
+
+def test_steps_name_files() -> None:
+    """Every file that the README names is there."""
+    root = README.parent
+    for name in re.findall(r"`((?:http|api|core|store|telemetry|deploy|guardproxy)/[\w./]+)`", README.read_text()):
+        assert (root / name).exists() or (root / "guardproxy" / name).exists(), name
+
+
+def write() -> None:
+    """Put the generated tables into the README."""
+    text = README.read_text()
+    for name, rows in (("detectors", detectors()), ("limits", limits())):
+        head = re.search(rf"<!-- {name} -->\n(.*?\n.*?\n)", text)
+        assert head
+        body = f"<!-- {name} -->\n{head.group(1)}" + "\n".join(rows) + f"\n<!-- /{name} -->"
+        text = re.sub(rf"<!-- {name} -->.*?<!-- /{name} -->", lambda _m, b=body: b, text, flags=re.DOTALL)
+    README.write_text(text)
+
+
+if __name__ == "__main__":
+    write()
