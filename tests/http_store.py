@@ -27,7 +27,9 @@ async def _held(store: Store, sessions: set[str] | None) -> dict[str, int]:
         for key in await store._client.command("KEYS", f"{PREFIX}b:{session}:*"):
             flat = [part.decode() for part in await store._client.command("HGETALL", key)]
             pairs = dict(zip(flat[::2], flat[1::2], strict=True))
-            found |= {f"{key.decode()} {name}": int(n) for name, n in pairs.items() if name.startswith("h:") and n != "0"}
+            found |= {
+                f"{key.decode()} {name}": int(n) for name, n in pairs.items() if name.startswith("h:") and n != "0"
+            }
     if sessions is None and (tokens := await store._client.command("ZCARD", f"{PREFIX}holds")):
         found["holds"] = tokens
     return found

@@ -26,7 +26,9 @@ def check(turns: list[Turn], printer: Fingerprinter) -> None:
         try:
             check_turn(turn, printer)
         except AssertionError as error:
-            error.add_note(f"{turn.scene.case}, request after {turn.number} moves: {turn.answer.verdict} {turn.answer.rule}")
+            error.add_note(
+                f"{turn.scene.case}, request after {turn.number} moves: {turn.answer.verdict} {turn.answer.rule}"
+            )
             raise
     check_run(turns)
 
@@ -62,7 +64,7 @@ def check_run(turns: list[Turn]) -> None:
 
 
 def check_numbers(turns: list[Turn]) -> None:
-    """Turns are counted one by one; another attempt at one, and what is answered in our words after an end, are none."""
+    """Turns are counted one by one; another attempt at one, and what comes after an end, are none."""
     number = 0
     for turn in turns:
         again = turn.last is not None and turn.last.status != 200
@@ -112,7 +114,9 @@ def new_advice(turn: Turn) -> list[str]:
     if turn.got is None:
         return []
     before = known(turn.before)
-    return [text.removeprefix(before.get(index, "")) for index, text in additions(turn).items() if text != before.get(index)]
+    return [
+        text.removeprefix(before.get(index, "")) for index, text in additions(turn).items() if text != before.get(index)
+    ]
 
 
 def known(turn: Turn | None) -> dict[int, str]:

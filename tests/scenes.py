@@ -46,9 +46,11 @@ class Move:
     status: int = 200
 
 
-def act(tool: str, arguments: Arguments, result: Result, *, text: str | None = None, id: str | None = None, **more: Any) -> Move:
+def act(
+    tool: str, arguments: Arguments, result: Result, *, text: str | None = None, call_id: str | None = None, **more: Any
+) -> Move:
     """`A: tool{arguments}#id  T#id: result`."""
-    return Move(text, ((tool, arguments, id),), (result,), **more)
+    return Move(text, ((tool, arguments, call_id),), (result,), **more)
 
 
 def both(*rounds: tuple[Any, ...], **more: Any) -> Move:
@@ -198,10 +200,21 @@ class Player:
         before = self.turns[-1] if self.turns else None
         self.turns.append(
             Turn(
-                number, self.scene, self.stream, move, last, calls, list(self._history), sent, answer,
-                reached[0] if reached else None, provider.sent[-1] if reached else b"", await self.heard.next(), before,
+                number,
+                self.scene,
+                self.stream,
+                move,
+                last,
+                calls,
+                list(self._history),
+                sent,
+                answer,
+                reached[0] if reached else None,
+                provider.sent[-1] if reached else b"",
+                await self.heard.next(),
+                before,
             )
-        )  # fmt: skip
+        )
         if move.status == 200:
             self._append(move, calls)
 
@@ -228,7 +241,7 @@ def _text(arguments: Arguments) -> str:
 
 def _message(move: Move, calls: tuple[tuple[str, str, str], ...]) -> Json:
     if move.legacy:
-        (tool, arguments, _), = calls
+        ((tool, arguments, _),) = calls
         return {"role": "assistant", "content": move.text, "function_call": {"name": tool, "arguments": arguments}}
     message = Said(move.text, calls).message()
     return message if move.text is not None or calls else {**message, "content": None, "tool_calls": []}

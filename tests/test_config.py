@@ -229,7 +229,8 @@ def test_limits(tmp_path: Path, policy: str, limits: set[tuple[str, str, int]]) 
 def test_detectors(tmp_path: Path) -> None:
     made = load(
         tmp_path,
-        "policy: {mode: observe, detectors: {cycle: {enabled: false}, repeated_call: {mode: enforce, triple: [2, 0, 9]}}}",
+        "policy: {mode: observe, detectors: {cycle: {enabled: false}, "
+        "repeated_call: {mode: enforce, triple: [2, 0, 9]}}}",
     ).policy_value()
 
     assert set(made.detectors) == set(RULES) - {"cycle"}

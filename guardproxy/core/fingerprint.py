@@ -69,6 +69,8 @@ def _framed(parts: Sequence[str | bytes]) -> bytes:
 
 _Known = tuple[tuple[Fp, Fp, Fp, Fp, Fp, Fp], Flag, Flag, str]
 _ROUND_START, _INVALID, _THINK, _MUTATES = map(int, (Flag.ROUND_START, Flag.INVALID, Flag.THINK, Flag.MUTATES))
+_FLAGS = tuple(Flag(number) for number in range(1 << len(Flag)))
+"""Every combination, made once: making one costs as much as a hash."""
 _MEDIA, _VOID, _FAILED = map(int, (Flag.MEDIA, Flag.VOID, Flag.FAILED))
 
 
@@ -129,7 +131,7 @@ class Fingerprinter:
         if result is not None:
             answer = self._result(hasher, call.arguments, result, tool)
         flags |= answer[3]
-        return (exact, near, masked, *answer[:3]), Flag(flags), Flag(flags | _ROUND_START), name
+        return (exact, near, masked, *answer[:3]), _FLAGS[flags], _FLAGS[flags | _ROUND_START], name
 
     def _call_flags(self, name: str, arguments: str, tool: Tool, canon: Canon) -> int:
         flags = 0 if name and canon.valid else _INVALID

@@ -57,10 +57,11 @@ _BRACKETED = frozenset("[" + letter for letter in "abcdefghijklmnopqrstuvwxyz")
 _STATUS = re.compile(
     r'"(?:is_?error|failed)"\s*:\s*true|"(?:success|ok)"\s*:\s*false|"(?:error|exception)"\s*:\s*(?:"[^"]|\{)|'
     r'"status"\s*:\s*"(?:error|failed|failure)"|'
-    r'"(?:detail|message)"\s*:\s*"(?:not found|unauthori|forbidden|internal server|invalid|error|failed)|"exit_?code"\s*:\s*-?[1-9]'
+    r'"(?:detail|message)"\s*:\s*"(?:not found|unauthori|forbidden|internal server|invalid|error|failed)|'
+    r'"exit_?code"\s*:\s*-?[1-9]'
 )
 _EXIT = re.compile(r"<returncode>-?[1-9]|exit(?:ed with)? (?:code|status):? -?[1-9]|<error>|<tool_use_error>")
-_RAISED = re.compile(r"(?m)^[ \t]{0,40}(?:[\w.]{1,80}\.)?\w{0,60}(?:Error|Exception|Interrupt)\b(?::|$).*")
+_RAISED = re.compile(r"(?m)(?:Error|Exception|Interrupt)(?=:|$)")
 _COUNTED = re.compile(r"fail(?:ed|ing|ures?)\b|errors?\b")
 _SOME = frozenset("123456789")
 _FAIL = re.compile(r"(?m)^FAILED\b|\bFAIL\b")
@@ -127,13 +128,24 @@ def failed(text: str, *, reads: bool) -> bool:
     return not reads and _fails_inside(edges, low, first)
 
 
+def _raised(text: str) -> str:
+    """The last line that names an exception as a program prints it: a dotted name alone in front of the colon."""
+    line = ""
+    for named in _RAISED.finditer(text):
+        begun = text.rfind("\n", 0, named.start()) + 1
+        if not (text[begun : named.start()].strip(" \t\r").replace(".", "").replace("_", "") or "E").isalnum():
+            continue
+        line = text[begun:].split("\n", 1)[0]
+    return line
+
+
 def _fails_inside(edges: str, low: str, first: str) -> bool:
     hinted = "not " in first or "n't" in first or "no such" in first or "denied" in first or "inval" in first
     hinted = hinted or "unexp" in first or "cannot" in first or " serv" in first or "gate" in first or "too m" in first
     if hinted and len(edges) <= 2 * EDGE and _WITHIN.search(first) is not None:
         return True
     tail = edges[-EDGE:]
-    if ("rror" in tail or "xception" in tail or "nterrupt" in tail) and _RAISED.search(tail) is not None:
+    if ("rror" in tail or "xception" in tail or "nterrupt" in tail) and _raised(tail):
         return True
     last = low[-200:].rsplit("\n", 1)[-1]
     doubted = "not " in last or "wrong" in last or "incorrect" in last or "again" in last or "mismatch" in last
@@ -165,6 +177,10 @@ def flags(text: str, *, reads: bool, told: bool | None) -> Flag:
     return Flag.PENDING if pending else Flag.NONE
 
 
+_VALUES = re.compile(r'(?<=")[^"\\\n]{4,400}(?=")')
+"""Strings of a call's arguments as they stand in its JSON, without escapes: long enough to be no common word."""
+
+
 @lru_cache(maxsize=256)
 def _vocabulary(arguments: str) -> frozenset[str]:
     return frozenset(word for word in _WORDS.findall(arguments.casefold()) if len(word) > 3)
@@ -178,9 +194,16 @@ def _before_echo(line: str, arguments: str) -> str:
     return line
 
 
+def _without_values(line: str, arguments: str) -> str:
+    """The line without the values of the call that it repeats as they are: addresses, paths, names."""
+    for value in sorted(set(_VALUES.findall(arguments)), key=len, reverse=True):
+        if value in line:
+            line = line.replace(value, " ")
+    return line
+
+
 def _decisive(text: str) -> str:
-    raised = list(_RAISED.finditer(text[-REPORT:])) if "rror" in text or "xception" in text else []
-    return raised[-1].group() if raised else text[:EDGE].split("\n", 1)[0]
+    return _raised(text[-REPORT:]) or text[:EDGE].split("\n", 1)[0]
 
 
 def signature_text(text: str, arguments: str) -> str:
@@ -195,5 +218,6 @@ def signature_text(text: str, arguments: str) -> str:
     said = arguments[:4096]
     line = _before_echo(_decisive(text)[:400], said)
     echoed = _vocabulary(said)
+    line = _without_values(line, said)
     words = [word for word in _WORDS.findall(line.casefold()) if word not in echoed]
     return " ".join(words[:20]) or line

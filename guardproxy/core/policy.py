@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from guardproxy.core import budget, episode as episodes_of, session
 from guardproxy.core.budget import Limit
 from guardproxy.core.detectors import RULES, SPECIFICITY, default_settings
-from guardproxy.core.model import Decision, Episode, Finding, Rung, Trail
+from guardproxy.core.model import NO_FP, Decision, Episode, Finding, Rung, Trail, Triple
 from guardproxy.core.view import View
 
 ACTIONS = {
@@ -54,6 +54,16 @@ class Policy:
         """The mode in which `rule` works."""
         return self.modes.get(rule, self.mode)
 
+    @property
+    def stored(self) -> tuple[Limit, ...]:
+        """The limits as the store is to keep them: one in observe mode is counted and refuses nothing."""
+        if self.mode == "enforce" and not self.modes:
+            return self.limits
+        return tuple(
+            limit if self.mode_of(f"budget.{limit.dimension}") == "enforce" else replace(limit, limit=-1)
+            for limit in self.limits
+        )
+
 
 def decide(view: View, policy: Policy, *, lost: bool = False) -> Decision:
     """The decision on a turn, from what the store answered.
@@ -69,10 +79,18 @@ def decide(view: View, policy: Policy, *, lost: bool = False) -> Decision:
     if not view.counted:
         return Decision("pass", reason="no turn: a request without tools on a session that has them")
     trail = session.trail(view)
-    judged = [_budget(trail, view, policy), _forgetful(view, policy), _loop(trail, view, policy, lost=lost)]
-    worst = max(judged, key=lambda decision: (decision.mode == "enforce", decision.rung))
-    found = judged[2]
-    return replace(worst, findings=found.findings, spared=found.spared, errors=found.errors)
+    past = episodes_of.unpack_episodes(view.episodes)
+    found, errors = _find(trail, past, policy)
+    judged = [
+        _budget(trail, view, policy),
+        _overspent(view, policy),
+        _forgetful(view, policy),
+        *(_loop(trail, past, policy, found, mode, lost=lost) for mode in ("enforce", "observe")),
+    ]
+    acted = [_acted(decision, policy, trail, past) for decision in judged]
+    worst = max(acted, key=lambda one: (one.rung >= Rung.NUDGE and one.mode == "enforce", one.rung))
+    spared = tuple(finding.spared for finding in found if finding.spared)
+    return replace(worst, findings=found, spared=spared, errors=errors)
 
 
 def _closed(view: View, policy: Policy) -> Decision:
@@ -97,13 +115,26 @@ def _budget(trail: Trail, view: View, policy: Policy) -> Decision:
         rung = Rung.CUT if count >= limit.limit else Rung.FINALIZE
         reason = f"{limit.dimension}: {count} of {limit.limit} in this request"
         action = "deny" if rung is Rung.CUT else ACTIONS[rung]
-        return _acted(Decision(action, rung, rule, count, reason), policy)
+        return Decision(action, rung, rule, count, reason)
     spent = budget.last_affordable(view)
     if spent is None:
         return Decision("pass")
     line = spent.line
     reason = f"{line.dimension} of this {line.scope}: {spent.used} of {line.limit} used, this is the last that fits"
-    return _acted(Decision("finalize", Rung.FINALIZE, f"budget.{line.dimension}", spent.used, reason), policy)
+    return Decision("finalize", Rung.FINALIZE, f"budget.{line.dimension}", spent.used, reason)
+
+
+def _overspent(view: View, policy: Policy) -> Decision:
+    """What a limit in observe mode would have refused: the store only counts for it."""
+    stored_as = policy.stored
+    if stored_as == policy.limits:
+        return Decision("pass")
+    used = {(spent.line.scope, spent.line.dimension): spent.used + spent.held for spent in view.spent}
+    for limit, stored in zip(policy.limits, stored_as, strict=True):
+        if stored != limit and used.get((limit.scope, limit.dimension), 0) > limit.limit:
+            reason = f"{limit.dimension} of this {limit.scope}: past the limit of {limit.limit}"
+            return Decision("deny", Rung.CUT, f"budget.{limit.dimension}", limit.limit, reason)
+    return Decision("pass")
 
 
 def _forgetful(view: View, policy: Policy) -> Decision:
@@ -112,21 +143,27 @@ def _forgetful(view: View, policy: Policy) -> Decision:
         return Decision("pass")
     rung = Rung.CUT if view.equal >= policy.equal_limit else Rung.OBSERVE
     reason = f"the same request {view.equal + 1} times: the agent does not append the answers to its messages"
-    return _acted(Decision(ACTIONS[rung], rung, "equal_request", view.equal + 1, reason), policy)
+    return Decision(ACTIONS[rung], rung, "equal_request", view.equal + 1, reason)
 
 
-def _loop(trail: Trail, view: View, policy: Policy, *, lost: bool) -> Decision:
+def _find(trail: Trail, past: Sequence[Episode], policy: Policy) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    """What the detectors see, and the episodes that go on without them."""
     findings, errors = _detect(trail, policy)
-    past = episodes_of.unpack_episodes(view.episodes)
-    findings += [found for one in _newest(past) if (found := episodes_of.continued(one, trail))]
-    spared = tuple(found.spared for found in findings if found.spared)
+    further = [found for one in _newest(past) if (found := episodes_of.continued(one, trail))]
+    return (*findings, *further), errors
+
+
+def _loop(
+    trail: Trail, past: Sequence[Episode], policy: Policy, found: Sequence[Finding], mode: str, *, lost: bool
+) -> Decision:
+    """The decision on loops by the rules of one mode. Each mode has its own marks: a shadow silences nobody."""
+    findings = [one for one in found if policy.mode_of(one.rule) == mode]
+    past = [one for one in past if policy.mode_of(one.rule) == mode]
     if not findings:
-        return Decision("pass", errors=errors)
+        return Decision("pass")
     climbed = [(episodes_of.climb(f, episodes_of.find(f, past), trail), f) for f in findings]
     rung, finding = max(climbed, key=lambda pair: (pair[0], SPECIFICITY.get(pair[1].rule, 0), pair[1].count))
-    decision = _speak(rung, finding, trail, past, lost=lost)
-    decision = replace(decision, findings=tuple(findings), spared=spared, errors=errors)
-    return _acted(decision, policy, ended=_ended(past, trail))
+    return _speak(rung, finding, trail, past, lost=lost)
 
 
 def _detect(trail: Trail, policy: Policy) -> tuple[list[Finding], tuple[str, ...]]:
@@ -172,13 +209,14 @@ def _since_advice(past: Sequence[Episode], trail: Trail) -> int:
     return min((trail.last - one.at_step for one in past if one.at_step >= trail.first), default=episodes_of.APART)
 
 
-def _ended(past: Sequence[Episode], trail: Trail) -> bool:
-    return any(one.rung is Rung.CUT and one.at_step >= trail.first for one in past)
-
-
-def _acted(decision: Decision, policy: Policy, *, ended: bool = False) -> Decision:
-    """Apply the mode: in observe mode nothing is done and only the first end is reported."""
+def _acted(decision: Decision, policy: Policy, trail: Trail, past: Sequence[Episode]) -> Decision:
+    """Apply the mode: in observe mode nothing is done, and of a request span's ends only the first is reported."""
     if decision.rung < Rung.NUDGE or policy.mode_of(decision.rule) == "enforce":
         return decision
-    would = "" if ended else decision.action
-    return replace(decision, action="observe", mode="observe", would=would)
+    ends = (one for one in past if one.rung is Rung.CUT and policy.mode_of(one.rule) == "observe")
+    would = "" if any(one.at_step >= trail.first for one in ends) else decision.action
+    mark = decision.episode
+    if mark is None and decision.rung is Rung.CUT:
+        at = max(trail.first, trail.last)
+        mark = Episode(decision.rule, NO_FP, (), decision.rung, decision.count, at, Triple(0, 0, 0))
+    return replace(decision, action="observe", mode="observe", would=would, episode=mark)

@@ -68,14 +68,14 @@ def tool_of(name: str, rules: Rules) -> Tool:
 
 
 _VERBS = frozenset(
-    "rm mv cp mkdir touch tee patch chmod chown ln kill truncate install uninstall unzip create str_replace insert "
-    "undo_edit INSERT UPDATE DELETE DROP CREATE apply_patch".split()
+    b"rm mv cp mkdir touch tee patch chmod chown ln kill truncate install uninstall unzip create str_replace insert "
+    b"undo_edit INSERT UPDATE DELETE DROP CREATE apply_patch".split()
 )
 _GIT = frozenset(
-    "apply checkout commit stash reset restore revert merge rebase add mv rm pull push clean switch".split()
+    b"apply checkout commit stash reset restore revert merge rebase add mv rm pull push clean switch".split()
 )
 _REDIRECT = re.compile(r">(?<![0-9&<>=-]>)>?(?!\s*(?:/dev/null|&|=))\s*[\w./\"'$~\\]")
-_SPACED = str.maketrans("\"';&|()", "       ")
+_SPACED = bytes.maketrans(b"\"';&|()", b"       ")
 
 
 def changes(arguments: str) -> bool:
@@ -83,7 +83,7 @@ def changes(arguments: str) -> bool:
     part = arguments[:COMMAND]
     if ">" in part and _REDIRECT.search(part) is not None:
         return True
-    words = set(part.translate(_SPACED).split())
-    if not _VERBS.isdisjoint(words) or ("git" in words and not _GIT.isdisjoint(words)):
+    words = set(part.encode("utf-8", "surrogatepass").translate(_SPACED).split())
+    if not _VERBS.isdisjoint(words) or (b"git" in words and not _GIT.isdisjoint(words)):
         return True
-    return ("sed" in words and "-i" in words) or ".write(" in part or "write_text" in part
+    return (b"sed" in words and b"-i" in words) or ".write(" in part or "write_text" in part

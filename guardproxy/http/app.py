@@ -90,6 +90,7 @@ class Proxy:
 
     async def start(self) -> None:
         """Open the upstream pool and begin to renew the holds of running calls."""
+        self.upstream.on_retry = self._retried
         await self.upstream.start()
         self._renewing = self.spawn(self._renew())
 
@@ -148,6 +149,9 @@ class Proxy:
         message = "guardproxy is at its bound of requests under way (overload.max_in_flight); try again in a moment"
         error = GuardError(message, status=503, code="overloaded")
         return _error(api.SURFACES["chat"], error, [("Retry-After", "1")])
+
+    def _retried(self, error_type: str) -> None:
+        self.telemetry.count("upstream.retries", {"provider": self.provider, "error.type": error_type}, 1)
 
     def knows(self, links: tuple[str, ...]) -> bool:
         """Whether this worker delivered the newest round of a conversation: then the store knows what came before."""
@@ -230,6 +234,7 @@ def assemble(
         connect_s=config.upstream.connect_seconds,
         first_byte_s=config.upstream.first_byte_seconds,
         idle_s=config.upstream.idle_seconds,
+        retries=config.upstream.retries,
     )
     return Proxy(
         policy=config.policy_value(),

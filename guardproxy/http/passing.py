@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiohttp import web
+from aiohttp import ClientError, web
 
 from guardproxy import api
 from guardproxy.errors import BadAsk, GuardError, UpstreamError
@@ -49,6 +49,10 @@ async def _relay(
             async for chunk in answer.content.iter_any():
                 await response.write(chunk)
         except ConnectionResetError:
+            return response
+        except (ClientError, TimeoutError):
+            if request.transport is not None:
+                request.transport.abort()  # too late for an error: let the client see that the answer is not whole
             return response
         await response.write_eof()
         return response

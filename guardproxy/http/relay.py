@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
 
 LAST = b"[DONE]"
-"""What a stream ends in. Usage may come after the finish reason, so a turn is not settled before; without: at the end."""
+"""What a stream ends in. Usage may come after the finish reason, so a turn is not settled before it."""
 
 SHOWN = 300
 """Characters of a provider's answer that is not JSON which are shown in the error."""

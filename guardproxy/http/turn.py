@@ -104,7 +104,7 @@ class Turn:
             org=proxy.org,
             identity=identity,
             fact=session.observe(ask, proxy.printer, self._now_ms()),
-            lines=budget.price(proxy.policy.limits, self.need),
+            lines=budget.price(proxy.policy.stored, self.need),
             lease_ms=proxy.lease_ms,
             tooled=bool(ask.tools),
             offset_ms=self.offset_ms,

@@ -1,6 +1,6 @@
 """Sends a request to the provider. Knows aiohttp's client; wraps its errors in `UpstreamError`, so nobody else must.
 
-Failover and retries would sit here and only before the first byte. Bytes are never changed in this module.
+The one retry layer sits here, and only where nothing was sent. Bytes are never changed in this module.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import io
 import zlib
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import aiohttp
+from aiohttp import StreamReader
 from yarl import URL
 
 from guardproxy.errors import UpstreamError
@@ -38,6 +39,11 @@ HOP_BY_HOP = frozenset(
 AT_ONCE = 1 << 20
 """Bytes of a body that are written in one go; a larger one is sent in pieces, so that the loop stays free."""
 
+RETRY_AFTER_S = 0.2
+"""Pause before a connection is tried again: a restarting provider needs a moment."""
+
+Body = bytes | StreamReader | None
+
 READABLE = ("gzip", "deflate", "identity")
 """Content encodings that we can look into; others are not offered to the provider."""
 
@@ -46,7 +52,14 @@ class Upstream:
     """One provider. `url` ends before the surface's path, such as `https://api.openai.com/v1`."""
 
     def __init__(
-        self, url: str, *, api_key: str = "", connect_s: float = 10, first_byte_s: float = 600, idle_s: float = 300
+        self,
+        url: str,
+        *,
+        api_key: str = "",
+        connect_s: float = 10,
+        first_byte_s: float = 600,
+        idle_s: float = 300,
+        retries: int = 0,
     ) -> None:
         self.base = url.rstrip("/")
         parts = urlsplit(self.base)
@@ -56,6 +69,9 @@ class Upstream:
         self._key = api_key
         self._urls: dict[str, URL] = {}
         self._idle_s = idle_s
+        self._retries = retries
+        self.on_retry: Callable[[str], None] = lambda _error: None
+        """Told of every retry, with the kind of error."""
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=first_byte_s)
         self._session: aiohttp.ClientSession | None = None
 
@@ -77,19 +93,10 @@ class Upstream:
 
     @asynccontextmanager
     async def send(
-        self, method: str, path: str, body: bytes | None, headers: Iterable[tuple[str, str]]
+        self, method: str, path: str, body: Body, headers: Iterable[tuple[str, str]]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The provider's answer to `path` (such as `/v1/chat/completions?x=1`). Leaving the block early closes it."""
-        if self._session is None:
-            message = "the upstream connection pool is not open"
-            raise UpstreamError(message)
-        data = io.BytesIO(body) if isinstance(body, bytes) and len(body) > AT_ONCE else body
-        try:
-            answer = await self._session.request(
-                method, self._url(path), data=data, headers=list(headers), allow_redirects=False
-            )
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise self._wrap(error) from error
+        answer = await self._begun(method, self._url(path), body, list(headers))
         if answer.connection is not None and answer.connection.protocol is not None:
             answer.connection.protocol.read_timeout = self._idle_s  # it has begun to answer
         try:
@@ -101,6 +108,26 @@ class Upstream:
             answer.close()
             raise
         answer.release()
+
+    async def _begun(
+        self, method: str, url: URL, body: Body, headers: list[tuple[str, str]]
+    ) -> aiohttp.ClientResponse:
+        """The answer's beginning. A connection that could not be made is tried again: nothing was sent on it."""
+        if self._session is None:
+            message = "the upstream connection pool is not open"
+            raise UpstreamError(message)
+        for left in range(self._retries, -1, -1):
+            data = io.BytesIO(body) if isinstance(body, bytes) and len(body) > AT_ONCE else body
+            try:
+                return await self._session.request(method, url, data=data, headers=headers, allow_redirects=False)
+            except aiohttp.ClientConnectorError as error:
+                if not left:
+                    raise self._wrap(error) from error
+                self.on_retry(type(error).__name__)
+                await asyncio.sleep(RETRY_AFTER_S)
+            except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+                raise self._wrap(error) from error
+        raise AssertionError  # the last round returns or raises
 
     def request_headers(self, received: Mapping[str, str], *, identity: bool, plain: bool) -> list[tuple[str, str]]:
         """The client's headers for the provider. `identity`: ask for an unencoded answer; `plain`: so is our body."""

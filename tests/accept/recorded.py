@@ -51,8 +51,8 @@ class Recorded:
         return max(0, calls - 1) if before and before[-1].get("tool_calls") else calls
 
 
-def sessions(most: int, turns: int, longest: int) -> list[Recorded]:
-    """At most `most` sessions of at most `longest` turns each and `turns` in all: first one of each group, then the next.
+def sessions(most: int, turns: int, length: tuple[int, int]) -> list[Recorded]:
+    """At most `most` sessions with `turns` in all, one of each group and then the next; `length`: least and most of each.
 
     Within a group the hand-labelled loops come first, so that there is something to decide, then by a hash of the id.
     """
@@ -62,7 +62,7 @@ def sessions(most: int, turns: int, longest: int) -> list[Recorded]:
     for run in _lines(shared("trajectories", "dev.jsonl.gz")):
         label = labels[run["id"]]
         order = hashlib.sha256(run["id"].encode()).hexdigest()
-        if 0 < len(_asks(run["messages"])) <= longest:
+        if length[0] <= len(_asks(run["messages"])) <= length[1]:
             groups[label["source_group"]].append((label["loop"] != "yes", order, run))
     columns = [[(name, row[2]) for row in sorted(rows, key=lambda row: row[:2])] for name, rows in sorted(groups.items())]
     chosen: list[Recorded] = []

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from guardproxy.core.view import Closing, Opening, View
+from guardproxy.errors import StoreError
 from guardproxy.store.redis import Store
 from tests.live import Answer, Got, Json, Live, Said, live
 
@@ -100,6 +102,42 @@ async def test_a_hundred_equal_runs_under_one_key_are_a_hundred_sessions(running
     assert set(verdicts) == {"pass"}, verdicts
 
 
+class Away:
+    """A store that is not there."""
+
+    async def begin(self, opening: Opening) -> View:
+        raise StoreError("away")
+
+    async def settle(self, closing: Closing) -> None:
+        raise StoreError("away")
+
+    async def renew(self, org: str, token: str, lease_ms: int) -> None:
+        raise StoreError("away")
+
+
+async def test_equal_runs_are_no_loop_while_the_store_is_away() -> None:
+    """Local memory has no truth about runs; that they are equal must not end them all the same."""
+    async with live(Away()) as running:
+        running.provider.script = scripted
+        places = asyncio.Semaphore(AT_ONCE)
+
+        async def one() -> list[Answer]:
+            async with places:
+                return await whole_run(running, stream=False)
+
+        runs = await asyncio.gather(*(one() for _ in range(RUNS)))
+        looped = await loop_until_cut_away(running)
+    verdicts = Counter(answer.verdict for answers in runs for answer in answers)
+    print(f"\nstore away: verdicts {dict(verdicts)}; a loop beside them: {looped}")
+    assert set(verdicts) == {"pass"}, verdicts
+    assert looped[-4:] == ["nudge", "firm", "finalize", "cut"]
+
+
+async def loop_until_cut_away(running: Live) -> list[str]:
+    running.provider.script = looping
+    return await loop_until_cut(Agent(running))
+
+
 async def test_equal_runs_at_different_speeds_do_not_cross(running: Live) -> None:
     """Three begin together and one is far ahead: each later request carries a different number of rounds."""
     agents = [Agent(running) for _ in range(3)]
@@ -135,7 +173,7 @@ async def loop_until_cut(agent: Agent) -> list[str]:
         if answer.verdict == "cut":
             return verdicts
         said = Said(None, [("read", '{"path": "z.py"}', f"call_loop{rounds:05d}")])
-        agent.keep(said, {f"call_loop{rounds:05d}": "not found"})
+        agent.keep(said, {f"call_loop{rounds:05d}": "x = 1"})
     return verdicts
 
 
@@ -193,7 +231,7 @@ async def test_counts_go_on_over_two_compactions(running: Live, named: bool) -> 
             answer = await agent.ask()
             verdicts.append(answer.verdict)
             sessions.add(answer.headers["x-guardproxy-session-id"])
-            agent.keep(Said(None, [("read", '{"path": "a.py"}', call)]), {call: "not found"})
+            agent.keep(Said(None, [("read", '{"path": "a.py"}', call)]), {call: "x = 1"})
             number += 1
         kept = agent.history[-2:]
     assert verdicts == ["pass", "pass", "observe", "nudge", "firm", "finalize"], verdicts

@@ -365,6 +365,13 @@ def test_the_shortcut_reads_the_same(payloads: list[dict[str, Any]], ascii_only:
     assert looked_at(quick) == looked_at(slow)
 
 
+def test_the_shortcut_is_proven_before_it_is_taken() -> None:
+    """The one `"content":"` in sight is not the delta's: its key is written with an escape."""
+    event = 'data: {"choices":[{"index":0,"delta":{"cont\\u0065nt":"a"},"logprobs":{"content":"%s"}}]}\n\n'
+    _, watcher = play([(event % token).encode() for token in "xyz"])
+    assert watcher.text == "aaa"
+
+
 def test_the_shortcut_is_taken() -> None:
     parsed = []
     with pytest.MonkeyPatch.context() as patch:

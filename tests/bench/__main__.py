@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -44,11 +45,19 @@ def commands(given: list[str]) -> dict[str, str]:
 
 
 def rounds(
-    runner: Runner, found: Mapping[str, Target], chosen: Mapping[str, Cell], number: int, share: float
+    runner: Runner,
+    found: Mapping[str, Target],
+    chosen: Mapping[str, Cell],
+    number: int,
+    share: float,
+    clock: procs.Clock,
 ) -> list[Row]:
-    """All cells, all targets, again and again; the order turns round each time."""
+    """All cells, all targets, again and again; the order turns round each time. A busy machine gets fewer rounds."""
     rows: list[Row] = []
     for r in range(number):
+        if r and clock.over():
+            print(f"time is up after {r} of {number} rounds", file=sys.stderr)
+            break
         for name, cell in chosen.items():
             some = [found[t] for t in cell.targets if t in found]
             for target in some if r % 2 == 0 else reversed(some):
@@ -81,9 +90,10 @@ def memory(runner: Runner, target: Target, sessions: int) -> dict[str, float | N
         nonlocal peak
         peak = max(peak, largest())
 
-    done = 0
-    while done < sessions:  # in parts, as a run is bounded in time
-        done += runner.measure(target, CELLS["S32"], min(4000, sessions - done))["sessions"]
+    done, clock = 0, procs.Clock(60)
+    while done < sessions and not clock.over():
+        done += runner.measure(target, CELLS["S32"], min(2000, sessions - done))["sessions"]
+    print(f"memory: after {done} sessions", file=sys.stderr)
     after = largest()
     runner.measure(target, Cell("S", bodies.PACED, 256, 0, ()), 512, watch=watch)
     return {"memory sessions": after, "memory streams": peak}
@@ -112,8 +122,8 @@ def bench(args: argparse.Namespace, running: procs.Procs) -> int:
     sink = targets.start_sink(running) if ON in lines else ""
     found = {name: targets.start(running, name, command, mock, sink) for name, command in lines.items()}
     found["direct"] = Target("direct", mock, own=[running.running["mock"].pid])
-    share, number = (0.4, 1) if args.quick else (1.0, 4)
-    rows = rounds(runner, found, chosen, args.rounds or number, share)
+    share, number = (0.3, 1) if args.quick else (1.0, 4)
+    rows = rounds(runner, found, chosen, args.rounds or number, share, procs.Clock(210))
     extra = inside()
     sessions = args.sessions if args.sessions is not None else 1000 if args.quick else 10_000
     if sessions and OFF in lines:
@@ -143,6 +153,7 @@ def show(rows: list[Row], values: dict[str, float | None], parse: dict[str, floa
 def main() -> int:
     """Runs in a fresh temporary directory; its path is short, as a socket's must be."""
     args = arguments()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     began = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="gp-bench-") as work, procs.Procs(Path(work)) as running:
@@ -151,7 +162,7 @@ def main() -> int:
         print(f"bench: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        return 130
+        return 130  # SIGTERM comes here too
     print(f"{time.monotonic() - began:.0f} s")
     return code
 

@@ -15,7 +15,7 @@ from . import bodies, procs
 HERE = Path(__file__).resolve().parent
 INTERVAL_US = 10_000  # between the events of a paced stream: 100 a second, as fast models give
 PATH = "/v1/chat/completions"
-CAP_S = 10.0  # a phase of a run issues no requests after this
+CAP_S = 6.0  # a phase of a run issues no requests after this
 
 Row = dict[str, Any]
 

@@ -31,8 +31,9 @@ def free_port() -> int:
 
 
 def pinned(command: Sequence[str], cpus: str) -> list[str]:
-    """The command, bound to CPUs where that is possible."""
-    return ["taskset", "-c", cpus, *command] if SPLIT and cpus else list(command)
+    """The command, bound to CPUs where that is possible. The kernel ends it with us, also after a SIGKILL."""
+    leash = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
+    return [*leash, *(["taskset", "-c", cpus] if SPLIT and cpus else []), *command]
 
 
 class Procs:
@@ -46,7 +47,7 @@ class Procs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in list(self.running):
+        for name in reversed(list(self.running)):  # what is talked to ends last
             self.stop(name)
 
     def start(self, name: str, command: Sequence[str], cpus: str = "") -> int:
@@ -151,6 +152,17 @@ def memory_mb(pid: int) -> tuple[float, float]:
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     values = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines[1:]}
     return values["Rss"], values["Pss"]
+
+
+class Clock:
+    """How long the run may still take: it starts nothing new after `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self.until = time.monotonic() + seconds
+
+    def over(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() > self.until
 
 
 def busy_seconds() -> float:

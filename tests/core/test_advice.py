@@ -134,6 +134,12 @@ def test_quotes_cannot_pretend_to_be_markup(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
+def test_our_earlier_words_are_not_quoted(language: str) -> None:
+    text = advice.render(language, Rung.NUDGE, finding("repeated_call"), Facts("f", "{}", f"ok {GUARD_MARK} note", 3))
+    assert text.count(GUARD_MARK) == 1
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_braces_in_quotes_are_no_placeholders(language: str) -> None:
     text = advice.render(language, Rung.NUDGE, finding("repeated_call"), Facts("f", '{"count":{tool}}', "{result}", 3))
     assert "{tool}" in text

@@ -7,104 +7,10 @@ import time
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from guardproxy.core import fingerprint, outcome
+from guardproxy.core import fingerprint
 from guardproxy.core.fingerprint import Fingerprinter, Rules, hash16, is_harness, mask, pack, strip_own, unpack
 from guardproxy.core.model import NO_FP, Call, Flag, Kind, Message, Step
-from guardproxy.core.tools import changes
-
-PRINTER = Fingerprinter(b"a key")
-
-
-def step(tool: str, arguments: str, result: str | None = "x", printer: Fingerprinter = PRINTER) -> Step:
-    answer = None if result is None else Message("tool", result)
-    return printer.step(Call(tool, arguments), answer, first=True, at_ms=1)
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "exact", "near"),
-    [
-        ('{"a":1,"b":2}', '{"b": 2, "a": 1}', True, True),
-        ('{"a":1.0}', '{"a":1}', True, True),
-        ('{"a":-0.0}', '{"a":0}', True, True),
-        ('{"a":null,"b":1}', '{"b":1}', True, True),
-        ('{"a":{"x":null,"y":[1,{"z":null}]}}', '{"a":{"y":[1,{}]}}', True, True),
-        ("", "{}", True, True),
-        ("  ", "{}", True, True),
-        ('{"a":true}', '{"a":1}', False, False),
-        ('{"a":"1"}', '{"a":1}', False, False),
-        ('{"q":"Paris weather"}', '{"q":"paris  weather!"}', False, True),
-        ('{"q":"C"}', '{"q":"D"}', False, False),
-        ('{"path":"./a.ts"}', '{"path":"a.ts"}', False, True),
-        ('{"path":"A.ts/x"}', '{"path":"a.ts/x"}', False, False),
-        ('{"files":["b","a"]}', '{"files":["a","b"]}', False, True),
-        ('{"files":[{"path":"a"}]}', '{"files":[{"path":"a"},{"path":"b"}]}', False, False),
-        ('{"command":"ls","description":"list"}', '{"command":"ls","description":"look again"}', False, True),
-        ('{"thought":"a"}', '{"thought":"b"}', False, False),
-        ('{"command":"ls  -l /x"}', '{"command":"ls -l /x"}', False, True),
-        ('{"offset":80}', '{"offset":160}', False, False),
-        ('{"a":12345678901234567890}', '{"a":12345678901234567891}', False, False),
-        ("not json", "not  json", False, False),
-        ("[1]", "[1 ]", False, False),
-        ('{"q":"ﬁn"}', '{"q":"fin"}', False, True),
-    ],
-)
-def test_calls(one: str, other: str, *, exact: bool, near: bool) -> None:
-    a, b = step("f", one), step("f", other)
-    assert (a.call == b.call, a.near == b.near) == (exact, near)
-    assert PRINTER.call(Call("f", one)) == a.call
-
-
-def test_numbers_are_masked_but_not_those_that_page() -> None:
-    assert step("grep", '{"cmd":"grep -B10 x"}').masked == step("grep", '{"cmd":"grep -B1750 x"}').masked
-    assert step("read", '{"p":"v","offset":80}').masked != step("read", '{"p":"v","offset":160}').masked
-
-
-def test_names_of_tools_differ_and_their_case_does_not() -> None:
-    assert step("f", "{}").call != step("g", "{}").call
-    assert step("Read", "{}").call == step(" read ", "{}").call
-    assert step("fg", "{}").call != step("f", "g{}").call
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("done at 2026-01-31T10:00:00.123Z", "done at 2026-02-01T11:30:59Z"),
-        ("10:00:00 ok", "23:59:01 ok"),
-        ("3 passed in 0.12s", "3 passed in 12.50s"),
-        ("took 12 ms", "took 9 ms"),
-        ("Wall time: 0.3 seconds\nhi", "Wall time: 1.25 seconds\nhi"),
-        ("Chunk ID: 5f3a2b\nhi", "Chunk ID: 77aa01\nhi"),
-        ("at 0x7f3a2b1c", "at 0x55d0c0de"),
-        ("Foo@1f2e3d4c", "Foo@99aabbcc"),
-        ("id 123e4567-e89b-12d3-a456-426614174000", "id 00000000-e89b-42d3-a456-426614174fff"),
-        ("wrote /tmp/tmpab12cd/x", "wrote /tmp/tmpzz99/x"),
-        ("body\n(40 lines, read 2 times)", "body\n(40 lines, read 3 times)"),
-        ('{"ok":true,"messageId":"m1","ts":1}', '{"ts":2,"messageId":"m9","ok":true}'),
-        ('{"a":{"created_at":"x","v":1}}', '{"a":{"v":1,"created_at":"y"}}'),
-        ("\x1b[31mred\x1b[0m", "red"),
-        ("x\n", "x"),
-    ],
-)
-def test_results_that_differ_only_in_what_changes_by_itself(one: str, other: str) -> None:
-    assert step("f", "{}", one).result == step("f", "{}", other).result
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("3 failed", "2 failed"),
-        ("step 3/9", "step 4/9"),
-        ("50 %", "51 %"),
-        ("line 12: x", "line 13: x"),
-        ("user id: 12 is blocked", "user id: 13 is blocked"),
-        ('{"id":"a"}', '{"id":"b"}'),
-        ("{not json ts", "{not json at"),
-        ("a" * 70_000 + "x" + "a" * 70_000, "a" * 70_000 + "y" + "a" * 70_000),
-        ("a" * 70_000, "a" * 70_001),
-    ],
-)
-def test_results_that_differ(one: str, other: str) -> None:
-    assert step("f", "{}", one).result != step("f", "{}", other).result
+from tests.core.steps import PRINTER, step
 
 
 def test_images_are_compared_by_their_bytes() -> None:
@@ -118,59 +24,6 @@ def test_images_are_compared_by_their_bytes() -> None:
     assert not shot(b"a").flags & Flag.VOID
 
 
-FLAGS: list[tuple[str, str, Flag]] = [
-    ("sh", "(no output)", Flag.VOID),
-    ("f", "", Flag.VOID),
-    ("f", "[]", Flag.VOID),
-    ("f", "null", Flag.VOID),
-    ("f", "(memory is empty)", Flag.VOID),
-    ("f", "No more results.", Flag.VOID),
-    ("f", "no match", Flag.VOID),
-    ("bash", "Output: \nReward: 0.67", Flag.VOID),
-    ("bash", "<returncode>0</returncode>\n<output>\n</output>", Flag.VOID),
-    ("f", "no more than seven of them are blue", Flag.NONE),
-    ("f", "0 issues.", Flag.NONE),
-    ("f", "Error: payment does not add up", Flag.FAILED),
-    ("f", '{"error":"404 not found"}', Flag.FAILED),
-    ("f", '{"error":null,"rows":[1]}', Flag.NONE),
-    ("f", '{"success": false, "reason": "x"}', Flag.FAILED),
-    ("f", "Could not find [x]. Similar: [y]", Flag.FAILED),
-    ("f", "Invalid action!", Flag.FAILED),
-    ("f", "错误:文件不存在", Flag.FAILED),
-    ("bash", "<returncode>1</returncode>\n<output>\nno luck\n</output>", Flag.FAILED),
-    ("bash", "<returncode>0</returncode>\n<output>\nfine\n</output>", Flag.NONE),
-    ("bash", "Exit code: 2\nwhatever", Flag.FAILED),
-    ("sh", "collected 5 items\n\n1 failed, 4 passed", Flag.FAILED),
-    ("sh", "0 failed, 4 passed", Flag.NONE),
-    ("sh", "10 failed", Flag.FAILED),
-    ("py", "x = 1\nTraceback (most recent call last):\n  File x\nValueError: no", Flag.FAILED),
-    ("sh", "Answer: 32 and 50 are not equal.", Flag.FAILED),
-    ("read_file", "def f():\n    raise ValueError('x')\nValueError: this is a comment in a file", Flag.NONE),
-    ("read_file", "Error: no such file", Flag.FAILED),
-    ("f", "Invalid arguments: op must be set", Flag.FAILED | Flag.INVALID),
-    ("f", "Unknown tool `g`", Flag.FAILED | Flag.INVALID),
-    ("f", "step 3/9 running", Flag.PENDING),
-    ("f", "(no new output)", Flag.PENDING | Flag.VOID),
-    ("f", "Error: the job is not running", Flag.FAILED),
-    ("f", "[Old tool result content cleared]", Flag.CLEARED),
-    ("f", "all good", Flag.NONE),
-]
-
-
-@pytest.mark.parametrize(("tool", "text", "flags"), FLAGS)
-def test_what_a_result_says(tool: str, text: str, flags: Flag) -> None:
-    found = step(tool, "{}", text).flags & ~(Flag.ROUND_START | Flag.MUTATES)
-    assert found == flags
-
-
-def test_the_client_knows_best_whether_it_failed() -> None:
-    def told(text: str, *, failed: bool) -> Flag:
-        return PRINTER.step(Call("f", "{}"), Message("tool", text, failed=failed), first=False, at_ms=0).flags
-
-    assert told("fine", failed=True) == Flag.FAILED
-    assert told("Error: as the log of another machine says", failed=False) == Flag.NONE
-
-
 def test_what_a_call_is() -> None:
     assert step("", "{}").flags & Flag.INVALID
     assert step("f", "{broken").flags & Flag.INVALID
@@ -179,68 +32,6 @@ def test_what_a_call_is() -> None:
     assert step("write_file", "{}").flags & Flag.MUTATES
     assert step("f", "{}", None).flags == Flag.UNANSWERED | Flag.ROUND_START
     assert step("f", "{}", None).result == NO_FP
-
-
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        ('{"command":"sed -i s/a/b/ f"}', True),
-        ('{"command":"cat <<EOF > f.py\\nx\\nEOF"}', True),
-        ('{"command":"git commit -m x"}', True),
-        ('{"command":"pip install x"}', True),
-        ('{"command":"str_replace","path":"a"}', True),
-        ('{"command":"ls 2>&1"}', False),
-        ('{"command":"ls > /dev/null"}', False),
-        ('{"command":"git status"}', False),
-        ('{"command":"grep -n \\"a->b\\" f"}', False),
-        ('{"command":"pytest -q"}', False),
-        ('{"command":"sed -n 1,5p f"}', False),
-    ],
-)
-def test_commands_that_change_something(command: str, *, expected: bool) -> None:
-    assert changes(command) is expected
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "same"),
-    [
-        (('{"id":1}', '{"error":"404 not found"}'), ('{"id":2}', '{"error":"404 not found"}'), True),
-        (
-            ('{"q":"\\"Ann\\""}', "Could not find [\"Ann\"]. Similar: ['A', 'B']"),
-            ('{"q":"\\"Bob\\""}', "Could not find [\"Bob\"]. Similar: ['C']"),
-            True,
-        ),
-        (
-            ('{"q":"a"}', "Error: Table 'x.people' doesn't exist"),
-            ('{"q":"b"}', "Error: Unknown column 'z' in 'list'"),
-            False,
-        ),
-        (
-            ('{"c":"print(1"}', "Cell 1, line 1\n  print(1\nSyntaxError: never closed"),
-            ('{"c":"print(22"}', "Cell 2, line 9\n  print(22\nSyntaxError: never closed"),
-            True,
-        ),
-        (('{"c":"a"}', "Traceback\nValueError: a"), ('{"c":"b"}', "Traceback\nKeyError: a"), False),
-        (
-            ('{"v":1}', "ran\n" + "x\n" * 100 + "3 failed, 1 passed"),
-            ('{"v":2}', "ran\n" + "x\n" * 100 + "2 failed, 2 passed"),
-            False,
-        ),
-        (
-            ('{"v":1}', "ran\n" + "x\n" * 100 + "3 failed, 1 passed"),
-            ('{"v":2}', "ran\n" + "x\n" * 100 + "3 failed, 1 passed"),
-            True,
-        ),
-    ],
-)
-def test_error_signatures(first: tuple[str, str], second: tuple[str, str], *, same: bool) -> None:
-    one, other = step("f", *first), step("f", *second)
-    assert NO_FP not in (one.signature, other.signature)
-    assert (one.signature == other.signature) is same
-
-
-def test_only_failures_have_signatures() -> None:
-    assert step("f", "{}", "fine").signature == NO_FP
 
 
 @pytest.mark.parametrize(
@@ -398,9 +189,3 @@ def test_no_text_takes_long(name: str) -> None:
     is_harness(text)
     mask(text)
     assert time.process_time() - began < 0.5
-
-
-def test_the_label_and_trailer_of_a_harness_are_not_the_answer() -> None:
-    assert outcome.body("Output: hi\n\nReward: 0.5") == "hi"
-    assert outcome.body("<returncode>0</returncode>\n<output>\nhi\n</output>") == "hi"
-    assert outcome.body("hi 42") == "hi 42"

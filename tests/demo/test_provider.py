@@ -22,7 +22,8 @@ def history(name: str, calls: int) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
     for number in range(calls):
         function = {"name": "f", "arguments": "{}"}
-        messages.append({"role": "assistant", "tool_calls": [{"id": str(number), "type": "function", "function": function}]})
+        calls = [{"id": str(number), "type": "function", "function": function}]
+        messages.append({"role": "assistant", "tool_calls": calls})
         messages.append({"role": "tool", "tool_call_id": str(number), "content": "x"})
     return messages
 
@@ -50,7 +51,8 @@ def test_heeds_tool_choice_none(client: openai.OpenAI, name: str) -> None:
 def test_streams_the_same(client: openai.OpenAI, usage: bool) -> None:
     whole = client.chat.completions.create(model="repeats", messages=history("repeats", 1))
     options = {"stream_options": {"include_usage": True}} if usage else {}
-    chunks = list(client.chat.completions.create(model="repeats", messages=history("repeats", 1), stream=True, **options))
+    ask: dict[str, Any] = {"model": "repeats", "messages": history("repeats", 1), **options}
+    chunks = list(client.chat.completions.create(stream=True, **ask))
     pieces = [p for c in chunks for ch in c.choices for p in ch.delta.tool_calls or ()]
 
     assert whole.choices[0].message.tool_calls

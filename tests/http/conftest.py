@@ -1,4 +1,4 @@
-"""A real store, one server for all HTTP tests: every run has a session of its own, so nothing is flushed between them."""
+"""A real store for the HTTP tests: one server, emptied before each test."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def server() -> Iterator[Embedded]:
 @pytest.fixture
 async def store(server: Embedded) -> AsyncIterator[Store]:
     made = await Store.connect(socket_path=server.socket_path, timeout_ms=5000)
+    await made._client.command("FLUSHALL")
     yield made
     await made.close()
 

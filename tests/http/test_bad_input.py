@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import aiohttp
 import pytest
 
 from guardproxy.store.redis import Store
@@ -77,22 +78,47 @@ WRONG = [
     Wrong("stream a word", but(stream="yes"), "invalid_type", "stream", "true or false"),
     Wrong("n a word", but(n="two"), "invalid_type", "n", "an integer"),
     Wrong("max_tokens a list", but(max_tokens=[1]), "invalid_type", "max_tokens", "an integer"),
-    Wrong("max_tokens infinite", b'{"model":"m","messages":[{"role":"user"}],"max_tokens":1e999}', "invalid_type", "max_tokens", "integer"),
+    Wrong(
+        "max_tokens infinite",
+        b'{"model":"m","messages":[{"role":"user"}],"max_tokens":1e999}',
+        "invalid_type",
+        "max_tokens",
+        "integer",
+    ),
     Wrong("tools a number", but(tools=5), "invalid_type", "tools", "a list"),
     Wrong("too large", BIG, "body_too_large", "body", "overload.max_body_mb"),
     Wrong("too large, in chunks", BIG, "body_too_large", "body", "overload.max_body_mb", chunked=True),
     Wrong("a bomb", packed(b'{"pad":"' + b" " * 4 * MB), "body_too_large", "content-encoding", "expands", headers=GZIP),
-    Wrong("a deflate bomb", zlib.compress(b" " * 4 * MB), "body_too_large", "content-encoding", "expands", headers={"Content-Encoding": "deflate"}),
+    Wrong(
+        "a deflate bomb",
+        zlib.compress(b" " * 4 * MB),
+        "body_too_large",
+        "content-encoding",
+        "expands",
+        headers={"Content-Encoding": "deflate"},
+    ),
     Wrong("not gzip", b"hello", "invalid_encoding", "content-encoding", "not valid gzip", headers=GZIP),
-    Wrong("half a gzip", packed(but(pad="y" * 999))[:-9], "invalid_encoding", "content-encoding", "cut off", headers=GZIP),
+    Wrong(
+        "half a gzip", packed(but(pad="y" * 999))[:-9], "invalid_encoding", "content-encoding", "cut off", headers=GZIP
+    ),
     Wrong("brotli", b"hello", "unsupported_encoding", "content-encoding", "'br'", headers={"Content-Encoding": "br"}),
     Wrong("unknown path", but(), "not_found", None, "/v2/chat", 404, path="/v2/chat"),
     Wrong("no path", but(), "not_found", None, "/v1", 404, path="/"),
     Wrong("the path's parent", but(), "not_found", None, "/v1", 404, path="/s/run-1/"),
     Wrong("GET", b"", "method_not_allowed", None, "use POST", 405, method="GET"),
     Wrong("DELETE", b"", "method_not_allowed", None, "use POST", 405, method="DELETE"),
-    Wrong("a WebSocket", b"", "upgrade_required", None, "POST", 426, {"Upgrade": "websocket", "Connection": "Upgrade"}, "/v1/responses", "GET"),
-]  # fmt: skip
+    Wrong(
+        "a WebSocket",
+        b"",
+        "upgrade_required",
+        None,
+        "POST",
+        426,
+        {"Upgrade": "websocket", "Connection": "Upgrade"},
+        "/v1/responses",
+        "GET",
+    ),
+]
 
 
 async def send(running: Live, wrong: Wrong) -> Answer:
@@ -174,7 +200,11 @@ def raw(*parts: bytes, hang: bool = False, reset: bool = False) -> Handler:
 
 def http(status: str, body: bytes, kind: str = "application/json", *headers: bytes, length: int | None = None) -> bytes:
     """A whole HTTP answer."""
-    lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(body) if length is None else length}"]
+    lines = [
+        f"HTTP/1.1 {status}",
+        f"Content-Type: {kind}",
+        f"Content-Length: {len(body) if length is None else length}",
+    ]
     return "\r\n".join(lines).encode() + b"".join(b"\r\n" + line for line in headers) + b"\r\n\r\n" + body
 
 
@@ -210,8 +240,12 @@ TROUBLES = [
     Trouble("closes without a word", raw(), 502, "upstream_broken", "broke off"),
     Trouble("speaks no HTTP", raw(b"SSH-2.0-OpenSSH\r\n"), 502, "upstream_broken", "broke off"),
     Trouble("silent", raw(hang=True), 504, "upstream_timeout", "in time"),
-    Trouble("HTML with 200", raw(http("200 OK", HTML, "text/html")), 502, "upstream_not_json", "<html><body>Bad gateway"),
-    Trouble("HTML with 502", raw(http("502 Bad Gateway", HTML, "text/html")), 502, "upstream_not_json", "502 with text/html"),
+    Trouble(
+        "HTML with 200", raw(http("200 OK", HTML, "text/html")), 502, "upstream_not_json", "<html><body>Bad gateway"
+    ),
+    Trouble(
+        "HTML with 502", raw(http("502 Bad Gateway", HTML, "text/html")), 502, "upstream_not_json", "502 with text/html"
+    ),
     Trouble("HTML with 429", raw(http("429 Slow", HTML, "text/html")), 429, "upstream_not_json", "429 with text/html"),
     Trouble("an empty 200", raw(http("200 OK", b"")), 502, "upstream_not_json", "not JSON"),
     Trouble("half JSON", raw(http("200 OK", b'{"id":"x","cho')), 502, "upstream_not_json", "not JSON"),
@@ -225,9 +259,8 @@ async def test_upstream_trouble(
     trouble: Trouble, stream: bool, store: Store, heard: Heard, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with provider(trouble.handler or raw()) as url:
-        if trouble.handler is None:
-            url = "http://127.0.0.1:9/v1"  # the discard port: nobody listens
-        upstream = {"url": url, "first_byte_seconds": 0.3, "idle_seconds": 0.3, "connect_seconds": 1}
+        there = url if trouble.handler else "http://127.0.0.1:9/v1"  # the discard port: nobody listens
+        upstream = {"url": there, "first_byte_seconds": 0.3, "idle_seconds": 0.3, "connect_seconds": 1}
         async with live(store, heard, upstream=upstream) as running, quiet(caplog, turns=1):
             answer = await running.post(but(stream=stream))
             error = error_of(answer)
@@ -252,13 +285,19 @@ HALVES = {
     "falls silent": (raw(sse(CHUNK, ended=False), hang=True), CHUNK, True),
     "reports an error": (raw(sse(CHUNK, ERROR, DONE)), CHUNK + ERROR + DONE, False),
     "without [DONE]": (raw(sse(CHUNK, STOP)), CHUNK + STOP, False),
-    "a broken event, then a whole answer": (raw(sse(b"data: {]\n\n", CHUNK, STOP, DONE)), b"data: {]\n\n" + CHUNK + STOP + DONE, False),
-}  # fmt: skip
+    "a broken event, then a whole answer": (
+        raw(sse(b"data: {]\n\n", CHUNK, STOP, DONE)),
+        b"data: {]\n\n" + CHUNK + STOP + DONE,
+        False,
+    ),
+}
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["spliced", "untouched"])
 @pytest.mark.parametrize("name", HALVES)
-async def test_half_a_stream(name: str, asked: bool, store: Store, heard: Heard, caplog: pytest.LogCaptureFixture) -> None:
+async def test_half_a_stream(
+    name: str, asked: bool, store: Store, heard: Heard, caplog: pytest.LogCaptureFixture
+) -> None:
     handler, passed, told = HALVES[name]
     async with provider(handler) as url:
         upstream = {"url": url, "first_byte_seconds": 0.3, "idle_seconds": 0.3}
@@ -297,7 +336,9 @@ PASSED = [
 async def test_upstream_error_is_passed_through(
     status: int, body: bytes, stream: bool, store: Store, heard: Heard, caplog: pytest.LogCaptureFixture
 ) -> None:
-    handler = raw(http(f"{status} Said", body, "application/json; charset=utf-8", b"retry-after: 7", b"x-request-id: r1"))
+    handler = raw(
+        http(f"{status} Said", body, "application/json; charset=utf-8", b"retry-after: 7", b"x-request-id: r1")
+    )
     async with provider(handler) as url, live(store, heard, upstream={"url": url}) as running, quiet(caplog, turns=1):
         answer = await running.post(but(stream=stream))
         assert (answer.status, answer.body) == (status, body)
@@ -325,7 +366,15 @@ async def test_encoded_request(encoding: str, stream: bool, store: Store) -> Non
         assert await held(store) == {}
 
 
-@pytest.mark.parametrize("answer", [b'{ "id":"x", "big":12345678901234567890123, "choices":[ {"index":0,"message":{"role":"assistant","content":"hi","x_new":[1.0]},"finish_reason":"stop"} ] }', b"[]", b'{"choices":null}', b'{"choices":"none","usage":"many"}'])  # fmt: skip
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{ "big":12345678901234567890123, "choices":[ {"finish_reason":"stop","message":{"x_new":[1.0]}} ] }',
+        b"[]",
+        b'{"choices":null}',
+        b'{"choices":"none","usage":"many"}',
+    ],
+)
 async def test_unknown_fields_of_an_answer_survive(answer: bytes, store: Store, heard: Heard) -> None:
     async with live(store, heard) as running:
         running.provider.script = lambda _got: Said(raw=answer)
@@ -354,3 +403,36 @@ async def test_encoded_answer(store: Store, heard: Heard) -> None:
         assert gzip.decompress(answer.body) == body
         assert (await heard.next()).usage.input == 10
         assert await held(store) == {}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES[:4], ids=[trouble.name for trouble in TROUBLES[:4]])
+async def test_upstream_trouble_on_another_route(
+    trouble: Trouble, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with provider(trouble.handler or raw()) as url:
+        there = url if trouble.handler else "http://127.0.0.1:9/v1"
+        upstream = {"url": there, "first_byte_seconds": 0.3, "idle_seconds": 0.3, "connect_seconds": 1}
+        async with live(store, upstream=upstream) as running, quiet(caplog):
+            for method in ("GET", "POST"):
+                async with running.client.request(method, f"{running.url}/v1/models") as got:
+                    answer = Answer(got.status, dict(got.headers), await got.read())
+                error = error_of(answer)
+                assert (answer.status, error["code"]) == (trouble.status, trouble.code)
+
+
+HALF_BODIES = {
+    "a body cut off": raw(http("200 OK", b'{"id":', length=500)),
+    "chunks cut off": raw(sse(CHUNK, ended=False)),
+    "an HTTP chunk cut off": raw(sse(CHUNK)[:-20]),
+}
+
+
+@pytest.mark.parametrize("name", HALF_BODIES)
+async def test_half_a_body_on_another_route(name: str, store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing can be said any more; the client must not take the half for the whole."""
+    async with provider(HALF_BODIES[name]) as url, live(store, upstream={"url": url}) as running, quiet(caplog):
+        async with running.client.get(f"{running.url}/v1/files/f1/content") as answer:
+            assert answer.status == 200
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await answer.read()
+        assert running.proxy.in_flight == 0

@@ -1,4 +1,4 @@
-"""What depends on time: the first chunk comes before the second is made, who leaves is noticed, overload sheds early."""
+"""What depends on time: a chunk comes before the next is made, who leaves is noticed, overload sheds early."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ DONE = b"data: [DONE]\n\n"
 
 
 def event(finish: str | None = None, **delta: object) -> bytes:
-    return b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}).encode() + b"\n\n"
+    return (
+        b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}).encode() + b"\n\n"
+    )
 
 
 CALL = event(tool_calls=[{"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}])
@@ -86,7 +88,9 @@ async def test_each_chunk_comes_before_the_next_is_made(name: str, store: Store,
     more, policy, expected = STREAMS[name]
     slow = Slow(SAID)
     async with serve(slow.server()) as url, live(store, heard, upstream={"url": f"{url}/v1"}, policy=policy) as running:
-        asking = running.client.post(f"{running.url}/v1/chat/completions", json={**ASK, **more}, headers={"x-session-id": name})
+        asking = running.client.post(
+            f"{running.url}/v1/chat/completions", json={**ASK, **more}, headers={"x-session-id": name}
+        )
         slow.give()  # the headers of an answer come with its first chunk
         async with asking as answer:
             for chunk in expected[:-1]:
@@ -103,11 +107,15 @@ async def test_each_chunk_comes_before_the_next_is_made(name: str, store: Store,
 
 async def test_text_is_not_held_when_calls_are(store: Store, heard: Heard) -> None:
     """On finalize calls are taken out, and the text before them comes at once."""
-    slow = Slow([event(role="assistant", content=""), event(content="I will look."), CALL, event("tool_calls"), USAGE, DONE])
+    slow = Slow(
+        [event(role="assistant", content=""), event(content="I will look."), CALL, event("tool_calls"), USAGE, DONE]
+    )
     policy = {"limits": {"session": {"turns": 1}}}
     async with serve(slow.server()) as url, live(store, heard, upstream={"url": f"{url}/v1"}, policy=policy) as running:
         slow.give(2)
-        async with running.client.post(f"{running.url}/v1/chat/completions", json=ASK, headers={"x-session-id": "f"}) as answer:
+        async with running.client.post(
+            f"{running.url}/v1/chat/completions", json=ASK, headers={"x-session-id": "f"}
+        ) as answer:
             assert answer.headers["x-guardproxy-verdict"] == "finalize"
             got = b""
             while b"I will look." not in got:
@@ -137,16 +145,20 @@ async def test_a_client_that_leaves(name: str, stream: bool, store: Store, heard
     async with serve(slow.server()) as url, live(store, heard, upstream={"url": f"{url}/v1"}) as running:
         client = aiohttp.ClientSession()
         slow.give(chunks)
-        asking = asyncio.ensure_future(client.post(f"{running.url}/v1/chat/completions", json={**ASK, "stream": stream}))
+        asking = asyncio.ensure_future(
+            client.post(f"{running.url}/v1/chat/completions", json={**ASK, "stream": stream})
+        )
+        leave: Callable[[], object] = asking.cancel
         await soon(lambda: slow.asked == 1)
         if chunks and stream:
             answer = await asking
+            leave = answer.close
             got = b""
             while SAID[chunks - 1] not in got:
                 got += await asyncio.wait_for(answer.content.readany(), 2)
         assert await held(store, wait_s=0) != {}, "nothing was held while it ran"
         left = time.monotonic()
-        asking.cancel()
+        leave()
         await client.close()
         assert await asyncio.wait_for(slow.left.get(), 2) - left < 1
         report = await heard.next()
@@ -194,7 +206,10 @@ async def test_a_client_that_leaves_before_the_store_answers(store: Store, heard
 async def test_overload_sheds_before_a_hold(store: Store, heard: Heard) -> None:
     slow = Slow(SAID)
     overload = {"max_in_flight": 2}
-    async with serve(slow.server()) as url, live(store, heard, upstream={"url": f"{url}/v1"}, overload=overload) as running:
+    async with (
+        serve(slow.server()) as url,
+        live(store, heard, upstream={"url": f"{url}/v1"}, overload=overload) as running,
+    ):
         under_way = [asyncio.ensure_future(running.post(ASK)) for _ in range(2)]
         await soon(lambda: slow.asked == 2)
         assert await store._client.command("ZCARD", f"{PREFIX}holds") == 2

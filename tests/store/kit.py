@@ -27,6 +27,10 @@ def a_round(digest: str, index: int, counts: Mapping[str, int] | None = None, fa
     return RoundFact(digest, index, tuple(b"\xff%s/%d" % (digest.encode(), i) for i in range(facts)), counts or {})
 
 
+def facts(*digests: str) -> tuple[bytes, ...]:
+    return tuple(fact for digest in digests for fact in a_round(digest, 0).facts)
+
+
 @dataclass
 class Agent:
     """One conversation. `ids` tells its provider's call ids from those of others; "" = ids that repeat everywhere."""
@@ -70,7 +74,8 @@ class Agent:
         return self.view
 
     def closing(self, answer: str = "calls", outcome: str = "answered", **changes: object) -> Closing:
-        assert self.last and self.view
+        assert self.last
+        assert self.view
         digest = str(changes.pop("did", f"did{len(self.rounds)}"))
         made = Closing(
             token=self.last.token,

@@ -1,4 +1,4 @@
-"""Holds: all or nothing, exactly up to the limit, given back once, settled where they were held; nothing without a TTL."""
+"""Holds: all or nothing, exactly up to the limit, given back once, where they were held; nothing without a TTL."""
 
 from __future__ import annotations
 

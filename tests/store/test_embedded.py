@@ -45,7 +45,10 @@ def gone(pid: int, within_s: float = 5) -> bool:
 
 
 def run_parent(data_dir: Path, body: str) -> subprocess.Popen[str]:
-    code = f"import time\nfrom pathlib import Path\nfrom guardproxy.store import embedded\nd = Path({str(data_dir)!r})\n{body}"
+    code = (
+        f"import time\nfrom pathlib import Path\nfrom guardproxy.store import embedded\nd = Path({str(data_dir)!r})\n"
+    )
+    code += body
     return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
@@ -177,7 +180,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     embedded.start(tmp_path).stop()
     for file in (tmp_path / "appendonlydir").glob("*.manifest"):
         file.write_text("this is no manifest\n")
-    with pytest.raises(StoreError, match="the embedded store ended: .*log: "):
+    with pytest.raises(StoreError, match=r"the embedded store ended: .*log: "):
         embedded.start(tmp_path)
     with pytest.raises(StoreError, match="it left no log"):
         embedded.start(tmp_path / "other", server=Path("/bin/false"))

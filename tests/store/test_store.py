@@ -76,7 +76,7 @@ async def test_a_server_that_evicts_is_refused_with_the_reason(store: Store) -> 
     await store.check_policy()
     await store._client.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
     try:
-        with pytest.raises(ConfigError, match="maxmemory-policy is allkeys-lru.*noeviction"):
+        with pytest.raises(ConfigError, match=r"maxmemory-policy is allkeys-lru.*noeviction"):
             await store.check_policy()
     finally:
         await store._client.command("CONFIG", "SET", "maxmemory-policy", "noeviction")

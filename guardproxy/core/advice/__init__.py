@@ -120,5 +120,6 @@ def _fill(template: str, finding: Finding, facts: Facts, **more: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Content inside our words: without the brackets that could make it look like a harness's or a system's."""
+    """Content inside our words: without brackets that make it look like a harness's, and without earlier words of ours."""
+    text = text.partition(GUARD_MARK)[0].rstrip()
     return text.replace("<", "‹").replace(">", "›").replace("`", "'")

@@ -30,7 +30,10 @@ RULES: Mapping[str, str] = {
 }
 
 MEANING: tuple[tuple[Flag, str], ...] = (
-    (Flag.PENDING, "It is not ready yet. Wait once for clearly longer before looking again, or report that it is stuck."),
+    (
+        Flag.PENDING,
+        "It is not ready yet. Wait once for clearly longer before looking again, or report that it is stuck.",
+    ),
     (
         Flag.FAILED | Flag.INVALID,
         (

@@ -26,7 +26,10 @@ RULES: Mapping[str, str] = {
 
 MEANING: tuple[tuple[Flag, str], ...] = (
     (Flag.PENDING, "它还没有就绪。请先等待明显更长的时间再查看一次,或报告它卡住了。"),
-    (Flag.FAILED | Flag.INVALID, "相同的调用会以相同的方式失败;必须先改变原因(参数、权限、对象是否存在、服务是否可用)。"),
+    (
+        Flag.FAILED | Flag.INVALID,
+        "相同的调用会以相同的方式失败;必须先改变原因(参数、权限、对象是否存在、服务是否可用)。",
+    ),
     (Flag.MUTATES, "这个调用会改变状态:每次重复都可能又执行了一遍,请检查是否有重复。"),
     (Flag.VOID, "空结果就是答案:那里没有内容。再次查询不会改变这一点。"),
     (Flag.NONE, ""),

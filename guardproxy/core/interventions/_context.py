@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from guardproxy.core import session
+from guardproxy.core import advice, session
 from guardproxy.core.advice import Facts, Progress
-from guardproxy.core.model import AppendText, Ask, Call, Decision, Flag, Kind, Message, Step
+from guardproxy.core.model import AppendText, Ask, Call, Decision, Flag, Kind, Message, Rung, Step
 from guardproxy.core.view import View
 
 PREVIEW = 160
@@ -49,12 +49,14 @@ def append(ask: Ask, text: str) -> tuple[AppendText, ...]:
 
 
 def facts(decision: Decision, ask: Ask, context: Context) -> Facts:
-    """What the text says of the newest call: its tool, arguments and result in short, and how often."""
-    call, result = _newest(ask)
-    steps = session.trail(context.view).steps
-    flags = steps[-1].flags if steps else Flag.NONE
+    """What the text says of the newest call of the finding: its tool, arguments and result in short, and how often."""
+    trail = session.trail(context.view)
+    evidence = decision.finding.evidence if decision.finding else ()
+    back = max(0, trail.last - evidence[-1]) if evidence else 0
+    call, result = _told(ask, back)
+    flags = trail.steps[-1 - back].flags if back < len(trail.steps) else Flag.NONE
     return Facts(
-        tool=call.name if call else _remembered(steps),
+        tool=call.name if call else _remembered(trail.steps),
         arguments=_short(call.arguments) if call else "",
         result=_short(result.text) if result else "",
         count=decision.count,
@@ -83,11 +85,25 @@ def progress(ask: Ask, decision: Decision) -> Progress:
     return Progress(steps=tools.total(), tools=tuple(tools.most_common(5)), found=tuple(unique), said=_short(said))
 
 
-def _newest(ask: Ask) -> tuple[Call | None, Message | None]:
-    for turn in reversed(session.rounds(ask)):
-        if turn.calls:
-            return turn.calls[-1], turn.results[-1]
-    return None, None
+def advise(rung: Rung, decision: Decision, ask: Ask, context: Context) -> tuple[AppendText, ...]:
+    """The edit with a rung's text. A finding whose text cannot name a call gives no advice rather than a vague one."""
+    if decision.finding is None:
+        return ()
+    try:
+        text = advice.render(context.language, rung, decision.finding, facts(decision, ask, context))
+    except ValueError:
+        return ()
+    return append(ask, text)
+
+
+def _told(ask: Ask, back: int) -> tuple[Call | None, Message | None]:
+    """The call that is `back` steps before the newest (parallel calls: the one the finding is about)."""
+    pairs = [
+        pair
+        for turn in reversed(session.rounds(ask))
+        for pair in zip(reversed(turn.calls), reversed(turn.results), strict=True)
+    ]
+    return pairs[min(back, len(pairs) - 1)] if pairs else (None, None)
 
 
 def _short(text: str) -> str:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from guardproxy.core import advice
-from guardproxy.core.interventions._context import Context, append, facts
+from guardproxy.core.interventions._context import Context, advise
 from guardproxy.core.model import Ask, Decision, Edit, Rung
 
 
 def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...]:
     """One text with its block, appended to the newest tool result (or user message)."""
-    if decision.finding is None:
-        return ()
-    text = advice.render(context.language, Rung.FIRM, decision.finding, facts(decision, ask, context))
-    return append(ask, text)
+    return advise(Rung.FIRM, decision, ask, context)

@@ -1,0 +1,173 @@
+"""Whose turn is it? The threads that this process knows, and how a request finds its own: `store/resolve.lua` in small.
+
+Runs of one head are never taken for one: a nightly job or ten equal runs side by side are no loop, also while the store
+is away. In doubt a run begins anew.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from guardproxy.core.view import Opening
+
+RING = 64
+"""Facts kept per thread (DESIGN section 2)."""
+
+EPISODES = 16
+SESSIONS, THREADS = 4096, 4096
+LINKS, LINKED = 32_768, 256
+"""Links remembered, and threads of each."""
+
+RETRY_MS, LATEST_MS = 120_000, 600_000
+"""How long a client that starts again meets its ended run, and how long a derived run is found by its head alone."""
+
+FAILED = ("failed", "abandoned")
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """What the threads of a session share: its turns, its spans and its budgets."""
+
+    name: str
+    started: int
+    main: str = ""
+    turn: int = 0
+    span: int = 0
+    span_started: int = 0
+    threads: int = 0
+    users: set[str] = field(default_factory=set)
+    counts: dict[str, int] = field(default_factory=dict)
+    used: dict[tuple[str, str], int] = field(default_factory=dict)
+    held: dict[tuple[str, str], int] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Thread:
+    """`turn` 0: it has had none. `at`: when it was last asked."""
+
+    session: Session
+    name: str
+    turn: int = 0
+    at: int = 0
+    steps: int = 0
+    count: int = 0
+    conversation: str = ""
+    state: str = ""
+    answer: str = ""
+    delivered: str = ""
+    taken: bool = True
+    equal: int = 0
+    closed_by: str = ""
+    answers: int = 0
+    rearmed: int = 0
+    ring: deque[bytes] = field(default_factory=lambda: deque(maxlen=RING))
+    episodes: deque[bytes] = field(default_factory=lambda: deque(maxlen=EPISODES))
+    ledger: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def came_to_nothing(self) -> bool:
+        """Whether its last attempt failed, was left, or got an empty answer: an equal request is the same run's."""
+        return self.state in FAILED or (self.state == "answered" and self.answer == "empty")
+
+
+class Lineage:
+    """The threads of this process, newest `THREADS` of them."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
+        self._threads: OrderedDict[tuple[str, str, str], Thread] = OrderedDict()
+        self._links: OrderedDict[str, deque[Thread]] = OrderedDict()
+        self._asked: OrderedDict[str, Thread] = OrderedDict()
+        self._heads: OrderedDict[str, Thread] = OrderedDict()
+        self._runs = 0
+
+    def resolve(self, opening: Opening, now_ms: int) -> Thread:
+        """The thread of a request, made if need be."""
+        who, org = opening.identity, opening.org
+        if who.session and who.thread:
+            return self._thread(org, who.session, who.thread, now_ms)
+        found = (None if who.fresh else self._by_link(opening)) or self._by_digest(opening)
+        latest = self._heads.get(self._head(opening))
+        if found is None and latest is not None:
+            found = latest if _goes_on(latest, opening, now_ms) else None
+        if found is not None:
+            return found
+        if who.session:
+            number = self._session(org, who.session, now_ms).threads + 1
+            return self._thread(org, who.session, f"{who.head[:12]}-{number}", now_ms)
+        self._runs += 1
+        return self._thread(org, f"d-{who.head[:12]}-local{self._runs}", "main", now_ms)
+
+    def gave(self, thread: Thread, links: tuple[str, ...]) -> None:
+        """The thread was given a round that is found again by these links."""
+        for link in links:
+            _keep(self._links, link, self._links.get(link) or deque(maxlen=LINKED), LINKS).append(thread)
+
+    def _head(self, opening: Opening) -> str:
+        return f"{opening.org} {opening.identity.session} {opening.identity.head}"
+
+    def _mine(self, thread: Thread, opening: Opening) -> bool:
+        return opening.identity.session in ("", thread.session.name)
+
+    def _by_link(self, opening: Opening) -> Thread | None:
+        """Who was given this round: the longest history shorter than this one, else the latest."""
+        for link in opening.identity.links:
+            given = [thread for thread in self._links.get(link, ()) if self._mine(thread, opening)]
+            fit = [thread for thread in given if thread.count < opening.fact.count]
+            if fit:
+                return max(fit, key=lambda thread: thread.count)
+            if given:
+                return given[-1]
+        return None
+
+    def _by_digest(self, opening: Opening) -> Thread | None:
+        """Who asked exactly this; without an assistant turn only if the asking came to nothing, or to a cut."""
+        thread = self._asked.get(opening.fact.conversation)
+        if thread is None or thread.conversation != opening.fact.conversation or not self._mine(thread, opening):
+            return None
+        ended = bool(thread.closed_by) and bool(opening.identity.session)
+        return thread if not opening.identity.fresh or thread.came_to_nothing or ended else None
+
+    def moved_on(self, opening: Opening, thread: Thread) -> None:
+        """The thread has moved on: it is found by its next round, and equal runs beside it find their own."""
+        for link in opening.identity.links:
+            given = self._links.get(link)
+            if given and thread in given:
+                given.remove(thread)
+        _keep(self._asked, opening.fact.conversation, thread, LINKS)
+        _keep(self._heads, self._head(opening), thread, THREADS)
+
+    def _session(self, org: str, name: str, now_ms: int) -> Session:
+        known = self._sessions.get((org, name)) or Session(name, now_ms)
+        return _keep(self._sessions, (org, name), known, SESSIONS)
+
+    def _thread(self, org: str, session: str, name: str, now_ms: int) -> Thread:
+        at = (org, session, name)
+        if at not in self._threads:
+            owner = self._session(org, session, now_ms)
+            owner.threads += 1
+            self._threads[at] = Thread(owner, name)
+        return _keep(self._threads, at, self._threads[at], THREADS)
+
+
+def _keep(found: OrderedDict[K, T], key: K, value: T, most: int) -> T:
+    """Put an entry at the end of a bounded table; the oldest fall out."""
+    found[key] = value
+    found.move_to_end(key)
+    while len(found) > most:
+        found.popitem(last=False)
+    return value
+
+
+def _goes_on(latest: Thread, opening: Opening, now_ms: int) -> bool:
+    """Whether the latest thread of a head is meant where nothing else tells."""
+    if opening.identity.session:
+        return not opening.identity.fresh
+    if opening.identity.fresh:  # a client that starts again after our own ending
+        return bool(latest.closed_by) and now_ms - latest.at <= RETRY_MS
+    return now_ms - latest.at <= LATEST_MS

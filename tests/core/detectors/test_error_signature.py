@@ -1,0 +1,41 @@
+"""`error_signature`: one kind of error over changing arguments."""
+
+from __future__ import annotations
+
+import pytest
+
+from guardproxy.core.detectors.error_signature import Settings, detect
+from tests.core.detectors.scripts import Turn, trails
+
+
+def miss(number: int, tool: str = "get") -> Turn:
+    return (tool, f'{{"id":{number}}}', f"404 Not Found: item {number}")
+
+
+@pytest.mark.parametrize(
+    ("turns", "count"),
+    [
+        ([miss(1)], None),
+        ([miss(1)] * 4, None),  # one call: `repeated_error`
+        ([miss(n) for n in range(4)], 4),
+        ([miss(1), miss(2), miss(1), miss(2)], 4),
+        ([miss(1), miss(2), ("get", '{"id":3}', "a lamp"), miss(4), miss(5)], 2),
+        ([miss(1), miss(2), ("list", "{}", "a lamp"), miss(4), miss(5)], 2),
+        ([miss(1), miss(2, "fetch"), miss(3), miss(4, "fetch")], None),
+        ([miss(1), miss(2), ("get", '{"id":3}', "Error: permission denied"), miss(4)], None),
+        ([miss(1), miss(2), miss(3), ("get", '{"id":4}', "a lamp")], None),
+        ([miss(1), "sorry", miss(2), ("think", '{"thought":"hm"}', "OK."), miss(3)], 3),
+    ],
+)
+def test_counts(turns: list[Turn], count: int | None) -> None:
+    found = detect(trails(turns)[-1], Settings())
+    assert (found.count if found else None) == count
+
+
+def test_members_are_all_variants() -> None:
+    trail = trails([miss(n) for n in range(4)])[-1]
+    found = detect(trail, Settings())
+    assert found is not None
+    assert found.members == tuple(step.near for step in trail.steps)
+    assert found.subject == trail.steps[0].signature
+    assert found.evidence == (0, 1, 2, 3)

@@ -1,0 +1,82 @@
+"""`interleaved_repeat`: one pair over and over between other work; gaps, news, acknowledgements."""
+
+from __future__ import annotations
+
+import pytest
+
+from guardproxy.core.detectors.interleaved_repeat import Settings, detect
+from guardproxy.core.model import Rung
+from tests.core.detectors.scripts import Turn, trails
+
+TEST: Turn = ("sh", '{"cmd":"make test"}', "error: undefined symbol")
+
+
+def read(number: int) -> Turn:
+    return ("read", f'{{"p":"f{number}"}}', f"text {number}")
+
+
+def edit(number: int) -> Turn:
+    return ("edit", f'{{"p":"a","new":"v{number}"}}', "ok")
+
+
+def every(gap: int, times: int, *, of: Turn = TEST) -> list[Turn]:
+    """The turn `times` times with `gap` - 1 fresh reads between."""
+    turns: list[Turn] = []
+    for number in range(times):
+        turns += [of, *[read(number * 100 + k) for k in range(gap - 1)]]
+    return turns[: len(turns) - (gap - 1)]
+
+
+@pytest.mark.parametrize(
+    ("turns", "count"),
+    [
+        ([TEST], None),
+        ([TEST] * 5, None),  # in a row: `repeated_call`
+        (every(2, 2), None),
+        (every(2, 4), 4),
+        (every(6, 4), 4),
+        (every(7, 4), None),
+        ([*every(2, 4), read(1)], None),
+        (every(2, 4, of=("sh", '{"cmd":"x"}', "still running")), None),
+        (every(2, 4, of=("rm", '{"p":"x"}', "")), 4),
+        (every(2, 4, of=("delete", '{"p":"x"}', "")), None),
+        ([*every(2, 3), edit(1), TEST, read(90), TEST], 2),  # news in between starts the strong count anew
+    ],
+)
+def test_counts(turns: list[Turn], count: int | None) -> None:
+    found = detect(trails(turns)[-1], Settings())
+    assert (found.count if found else None) == count
+
+
+@pytest.mark.parametrize(("times", "rung"), [(5, Rung.OBSERVE), (6, Rung.NUDGE), (20, Rung.NUDGE)])
+def test_with_news_in_between_it_is_weak(times: int, rung: Rung) -> None:
+    turns = [turn for number in range(times) for turn in (edit(number), TEST)]
+    found = detect(trails(turns)[-1], Settings())
+    assert found is not None
+    assert found.rung is rung
+    assert found.rung is Rung.NUDGE or found.spared == f"news between {times} occurrences"
+
+
+def test_a_check_that_fails_differently_is_news() -> None:
+    lints: list[Turn] = [("sh", '{"cmd":"lint"}', f"error: rule {word}") for word in ("a", "b", "c", "d", "e", "f")]
+    turns = [turn for lint in lints for turn in (lint, TEST)]
+    found = detect(trails(turns)[-1], Settings())
+    assert found is not None
+    assert (found.count, found.triple, found.rung) == (6, Settings().weak, Rung.NUDGE)
+
+
+def test_parallel_work_counts_as_one_step_of_the_gap() -> None:
+    busy: list[Turn] = []
+    for number in range(4):
+        busy += [TEST, [(f"read{k}", f'{{"n":{number}}}', f"{number} {k}") for k in range(9)]]
+    found = detect(trails(busy[:-1])[-1], Settings())
+    assert found is not None
+    assert found.count == 4
+
+
+def test_evidence_is_of_the_pair_alone() -> None:
+    trail = trails(every(2, 4))[-1]
+    found = detect(trail, Settings())
+    assert found is not None
+    assert found.evidence == (0, 2, 4, 6)
+    assert found.members == (trail.steps[0].near,)

@@ -1,0 +1,61 @@
+"""`repeated_call`: the same call and result in a row; what it leaves to others; what it tells."""
+
+from __future__ import annotations
+
+import pytest
+
+from guardproxy.core.detectors.repeated_call import Settings, detect
+from guardproxy.core.model import Rung, Triple
+from tests.core.detectors.scripts import Turn, trails
+
+SAME: Turn = ("look", '{"at":"x"}', "there it is")
+BOTH: Turn = [("f", '{"x":1}', "one"), ("g", '{"y":2}', "two")]
+SWAPPED: Turn = [("g", '{"y":2}', "two"), ("f", '{"x":1}', "one")]
+
+
+@pytest.mark.parametrize(
+    ("turns", "count"),
+    [
+        ([], None),
+        ([SAME], None),
+        ([SAME] * 2, 2),
+        ([SAME] * 5, 5),
+        ([SAME, ("look", '{"at":"y"}', "no"), SAME, SAME], 2),
+        ([SAME, SAME, ("look", '{"at":"x"}', "something else")], None),
+        ([SAME, "a reply without a call", SAME, SAME], 3),
+        ([SAME, ("think", '{"thought":"hm"}', "OK."), SAME, SAME], 3),
+        ([SAME, SAME, SAME, "a reply without a call"], None),
+        ([SAME, SAME, SAME, ("think", '{"thought":"hm"}', "OK.")], None),
+        ([SAME, ("look", '{"at":"x"}', None), SAME], 2),
+        ([BOTH, SWAPPED, BOTH], 3),
+        ([BOTH, SAME, BOTH], None),
+        ([("book", "{}", "Error: full")] * 3, None),
+        ([("status", "{}", "still running")] * 3, None),
+        ([("f", "{broken", "x")] * 3, None),
+    ],
+)
+def test_counts(turns: list[Turn], count: int | None) -> None:
+    found = detect(trails(turns)[-1], Settings()) if turns else detect(trails([SAME])[0], Settings())
+    assert (found.count if found else None) == count
+
+
+def test_a_round_of_equal_calls_is_one_occurrence_and_says_so() -> None:
+    found = detect(trails([[SAME] * 4])[-1], Settings())  # type: ignore[list-item]
+    assert found is not None
+    assert (found.count, found.rung, found.spared) == (1, Rung.OBSERVE, "duplicate_in_round=3")
+
+
+def test_evidence_members_and_unit() -> None:
+    trail = trails([("read", "{}", "a"), BOTH, BOTH, BOTH])[-1]
+    found = detect(trail, Settings())
+    assert found is not None
+    assert found.evidence == (1, 2, 3, 4, 5, 6)
+    assert set(found.members) == {step.near for step in trail.steps[1:]}
+    assert (found.unit, found.triple) == (2, Settings().batch)
+    assert "g, f" in found.reason or "f, g" in found.reason
+
+
+def test_thresholds_are_settings() -> None:
+    found = detect(trails([SAME] * 2)[-1], Settings(triple=Triple(2, 0, 0)))
+    assert found is not None
+    assert found.rung is Rung.NUDGE

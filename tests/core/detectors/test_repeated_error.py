@@ -1,0 +1,50 @@
+"""`repeated_error`: the same failing call in a row, by the kind of its error; retries with backoff get one more."""
+
+from __future__ import annotations
+
+import pytest
+
+from guardproxy.core.detectors.repeated_error import Settings, detect
+from guardproxy.core.model import Rung, Trail
+from tests.core.detectors.scripts import Turn, steps_of, trails
+
+FULL: Turn = ("book", '{"seat":1}', "Error: no seat left")
+
+
+def crash(line: int) -> Turn:
+    return ("py", '{"code":"f()"}', f'File "x", line {line}\n  f()\nValueError: bad value')
+
+
+@pytest.mark.parametrize(
+    ("turns", "count"),
+    [
+        ([FULL], None),
+        ([FULL] * 3, 3),
+        ([crash(n) for n in (3, 14, 159)], 3),
+        ([FULL, ("book", '{"seat":1}', "Error: card refused"), FULL], None),
+        ([FULL, ("book", '{"seat":2}', "Error: no seat left"), FULL], None),
+        ([FULL, ("book", '{"seat":1}', "booked"), FULL], None),
+        ([FULL, ("think", '{"thought":"again"}', ""), FULL, ("calculate", '{"e":"1+1"}', "2"), FULL], 3),
+        ([("look", "{}", "fine")] * 3, None),
+    ],
+)
+def test_counts(turns: list[Turn], count: int | None) -> None:
+    found = detect(trails(turns)[-1], Settings())
+    assert (found.count if found else None) == count
+
+
+@pytest.mark.parametrize(
+    ("times", "rung"),
+    [
+        ((0, 1000, 2000), Rung.NUDGE),
+        ((0, 2000, 10_000), Rung.OBSERVE),
+        ((0, 0, 0), Rung.NUDGE),
+        ((0, 2000, 10_000, 40_000), Rung.FIRM),
+    ],
+)
+def test_growing_pauses_earn_one_more(times: tuple[int, ...], rung: Rung) -> None:
+    steps = [step for at in times for step in steps_of(("get", '{"u":"x"}', "503 Service Unavailable"), at)]
+    found = detect(Trail(tuple(steps)), Settings())
+    assert found is not None
+    assert found.rung is rung
+    assert bool(found.spared) == (rung is Rung.OBSERVE)

@@ -1,0 +1,68 @@
+"""What changes by itself is taken out of results, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from guardproxy.core.mask import EDGE, WHOLE, mask, result_text, settled, without_digits
+from tests.core.steps import step
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("done at 2026-01-31T10:00:00.123Z", "done at 2026-02-01T11:30:59Z"),
+        ("10:00:00 ok", "23:59:01 ok"),
+        ("3 passed in 0.12s", "3 passed in 12.50s"),
+        ("took 12 ms", "took 9 ms"),
+        ("Wall time: 0.3 seconds\nhi", "Wall time: 1.25 seconds\nhi"),
+        ("Chunk ID: 5f3a2b\nhi", "Chunk ID: 77aa01\nhi"),
+        ("at 0x7f3a2b1c", "at 0x55d0c0de"),
+        ("Foo@1f2e3d4c", "Foo@99aabbcc"),
+        ("id 123e4567-e89b-12d3-a456-426614174000", "id 00000000-e89b-42d3-a456-426614174fff"),
+        ("wrote /tmp/tmpab12cd/x", "wrote /tmp/tmpzz99/x"),
+        ("body\n(40 lines, read 2 times)", "body\n(40 lines, read 3 times)"),
+        ('{"ok":true,"messageId":"m1","ts":1}', '{"ts":2,"messageId":"m9","ok":true}'),
+        ('{"a":{"created_at":"x","v":1}}', '{"a":{"v":1,"created_at":"y"}}'),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("x\n", "x"),
+    ],
+)
+def test_results_that_differ_only_in_what_changes_by_itself(one: str, other: str) -> None:
+    assert step("f", "{}", one).result == step("f", "{}", other).result
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("3 failed", "2 failed"),
+        ("step 3/9", "step 4/9"),
+        ("50 %", "51 %"),
+        ("line 12: x", "line 13: x"),
+        ("user id: 12 is blocked", "user id: 13 is blocked"),
+        ('{"id":"a"}', '{"id":"b"}'),
+        ("{not json ts", "{not json at"),
+        ("a" * 70_000 + "x" + "a" * 70_000, "a" * 70_000 + "y" + "a" * 70_000),
+        ("a" * 70_000, "a" * 70_001),
+    ],
+)
+def test_results_that_differ(one: str, other: str) -> None:
+    assert step("f", "{}", one).result != step("f", "{}", other).result
+
+
+def test_of_a_long_text_the_ends_are_masked_and_the_middle_is_kept() -> None:
+    text = f"took 5 ms {'a' * EDGE}10:00:00{'b' * EDGE} took 5 ms"
+    assert mask(text) == f"took ~ {'a' * EDGE}10:00:00{'b' * EDGE} took ~"
+
+
+def test_of_a_very_long_text_a_hash_stands_for_the_middle() -> None:
+    assert len(mask("x" * (WHOLE + 1))) < 2 * EDGE + 64
+
+
+def test_volatile_keys_are_dropped_at_any_depth() -> None:
+    assert settled([{"ts": 1, "a": {"Timestamp": 2, "b": [3]}}]) == [{"a": {"b": [3]}}]
+    assert result_text('{"a":1,"request_id":"x"}') == '{"a":1}'
+
+
+def test_digits_are_dropped() -> None:
+    assert without_digits("grep -B10 é2") == "grep -B é".encode()

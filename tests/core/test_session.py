@@ -1,0 +1,335 @@
+"""Whose turn it is and what it adds: pairing, rounds, links, boundaries, digests, the window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from guardproxy.core import session
+from guardproxy.core.fingerprint import Fingerprinter, pack, unpack
+from guardproxy.core.model import Ask, Call, Flag, Kind, Message, Step
+from guardproxy.core.view import Identity, TurnFact
+from tests.core.talk import PRINTER, Json, ask, called, result, said, step, steps, system, user, view_of
+
+TASK = user("Do it.")
+LONG = "This is a summary of what was done. " * 8
+
+
+def results(*pairs: tuple[str, str]) -> list[Message]:
+    return [Message("tool", text, call_id=call_id) for call_id, text in pairs]
+
+
+PAIRS: dict[str, tuple[list[str], list[tuple[str, str]], list[str | None]]] = {
+    "in order": (["a", "b"], [("a", "1"), ("b", "2")], ["1", "2"]),
+    "in the order of finishing": (["a", "b", "c"], [("c", "3"), ("a", "1"), ("b", "2")], ["1", "2", "3"]),
+    "one is missing": (["a", "b", "c"], [("c", "3"), ("a", "1")], ["1", None, "3"]),
+    "one id for two calls (B49)": (["d", "d"], [("d", "one"), ("d", "two")], ["one", "two"]),
+    "empty ids (B51)": (["", ""], [("", "a"), ("", "b")], ["a", "b"]),
+    "one id is empty": (["x", ""], [("x", "a"), ("", "b")], ["a", "b"]),
+    "ids that the client made new": (["a", "b"], [("n1", "1"), ("n2", "2")], ["1", "2"]),
+    "a result twice": (["a", "b"], [("a", "1"), ("a", "again"), ("b", "2")], ["1", "2"]),
+    "a result of nobody": (["a"], [("z", "?"), ("a", "1")], ["1"]),
+    "more results than calls": (["", ""], [("", "1"), ("", "2"), ("", "3")], ["1", "2"]),
+    "no results": (["a", "b"], [], [None, None]),
+    "no calls": ([], [("a", "1")], []),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_pairing(name: str) -> None:
+    ids, answers, expected = PAIRS[name]
+    paired = session.pair([Call("f", "{}", i) for i in ids], results(*answers))
+
+    assert [message and message.text for message in paired] == expected
+
+
+def test_ids_that_repeat_across_turns_pair_inside_their_round() -> None:
+    """B48: one constant id for every call."""
+    history = [part for n in range(4) for part in (called(("t", f'{{"n":{n}}}', "Z")), result(f"r{n}", "Z"))]
+    found = session.rounds(ask(TASK, *history))
+
+    assert [(turn.calls[0].arguments, turn.results[0] and turn.results[0].text) for turn in found] == [
+        (f'{{"n":{n}}}', f"r{n}") for n in range(4)
+    ]
+
+
+def test_rounds() -> None:
+    found = session.rounds(
+        ask(
+            system("S"),
+            TASK,
+            said("Hello."),
+            user("One."),
+            user("Two."),
+            called(("f", "{}", "a"), ("g", "{}", "b"), text="Both."),
+            result("B", "b"),
+            system("in between"),
+            result("A", "a"),
+            called(("h", "{}", "c")),
+        )
+    )
+
+    assert [(turn.index, turn.text, [c.name for c in turn.calls], turn.reply) for turn in found] == [
+        (2, "Hello.", [], "One.\nTwo."),
+        (5, "Both.", ["f", "g"], None),
+        (9, "", ["h"], None),
+    ]
+    assert [[message and message.text for message in turn.results] for turn in found] == [[], ["A", "B"], [None]]
+
+
+A, B = Call("f", '{"x": 1}', "call_aaaaaaaaa"), Call("g", "{}", "call_bbbbbbbbb")
+LINKS: dict[str, tuple[list[Call], str, int]] = {
+    # how many links; the last column of comments: with the head / without
+    "calls with ids": ([A, B], "", 3),  # ids, round / ids
+    "short ids": ([Call("f", "{}", "call_1")], "", 2),
+    "the same id twice": ([A, Call("g", "{}", A.id)], "", 2),
+    "no ids": ([Call("f", "{}"), Call("g", "{}")], "", 1),
+    "a text": ([], "Yes.", 1),
+    "a long text": ([], LONG, 2),
+    "nothing": ([], " ", 0),
+}
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_links(name: str) -> None:
+    calls, text, amount = LINKS[name]
+    found = session.links(PRINTER, "org", "head", calls, text)
+    shared = set(found) & set(session.links(PRINTER, "org", "other head", calls, text))
+
+    assert len(set(found)) == len(found) == amount
+    assert shared == set(found[1 if not calls else 2 :]), "only what is specific by itself counts under another head"
+    assert not set(found) & set(session.links(PRINTER, "other org", "head", calls, text))
+
+
+SAME_ROUND: dict[str, tuple[list[Call], str, list[Call], str, bool]] = {
+    "another order": ([A, B], "", [B, A], "", True),
+    "other ids": ([A], "", [A._replace(id="z")], "", True),
+    "spelled otherwise": ([A], "", [A._replace(arguments='{ "x":1 }')], "", True),
+    "text beside calls": ([A], "Now.", [A], "", True),
+    "other arguments": ([A], "", [A._replace(arguments='{"x": 2}')], "", False),
+    "one more": ([A], "", [A, A], "", False),
+    "a text": ([], "Yes.", [], "yes.", True),
+    "another text": ([], "Yes.", [], "No.", False),
+    "a text, a call": ([], "f", [Call("f", "")], "", False),
+}
+
+
+@pytest.mark.parametrize("name", SAME_ROUND)
+def test_round_digest(name: str) -> None:
+    calls, text, others, words, same = SAME_ROUND[name]
+
+    assert (
+        session.round_digest(PRINTER, calls, text) == session.round_digest(PRINTER, others, words)
+    ) is same
+
+
+def identity(*messages: Json, tenant: str = "org", **more: str) -> Identity:
+    return session.identify(ask(*messages, **more), PRINTER, tenant)
+
+
+IDENTITIES: dict[str, Callable[[], bool]] = {
+    "the same head": lambda: identity(TASK).head == identity(TASK, said("x"), user("y")).head,
+    "another task": lambda: identity(TASK).head != identity(user("Other.")).head,
+    "another system text": lambda: identity(system("a"), TASK).head != identity(system("b"), TASK).head,
+    "another tenant": lambda: identity(TASK).head != identity(TASK, tenant="x").head,
+    "fresh": lambda: identity(system("a"), TASK).fresh and not identity(TASK).links,
+    "not fresh": lambda: not identity(TASK, called(("f", "{}", "a"))).fresh,
+    "links are those of the newest round": lambda: identity(
+        TASK, called(("f", "{}", "a")), result("1", "a"), said("Done."), user("Go on.")
+    ).links
+    == session.links(PRINTER, "org", identity(TASK).head, (), "Done."),
+    "a declared id": lambda: identity(TASK, session="run-1", thread="t").session == "run-1",
+    "an id that could break a key": lambda: identity(TASK, session="a\x1fb é", thread="x y").session == "a_b_"
+    and identity(TASK, session="a", thread="x y").thread == "x_y",
+}
+
+
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_identify(name: str) -> None:
+    assert IDENTITIES[name]()
+
+
+def observe(*messages: Json, at_ms: int = 5) -> TurnFact:
+    return session.observe(ask(*messages), PRINTER, at_ms)
+
+
+def kinds(fact: TurnFact) -> str:
+    return " ".join(unpack(one).kind.name for part in fact.rounds for one in part.facts)
+
+
+AGAIN = user("You have tools available, use them.")
+HARNESS = user("Observation: 3 files")
+BOUNDARIES = {
+    # a boundary stands in front of the answer that new words from the user followed (case B18)
+    "calls alone": ((called(("f", "{}", "a")), result("1", "a")), "CALL"),
+    "words after a text": ((said("Done."), user("Go on.")), "BOUNDARY TEXT"),
+    "a text without words after it": ((said("Done."),), ""),
+    "a harness's form": ((said("Done."), HARNESS), "TEXT"),
+    "the same words again": ((said("x"), AGAIN, said("y"), AGAIN), "BOUNDARY TEXT TEXT"),
+    "the task's own words again": ((said("x"), TASK), "TEXT"),
+    "words after a call": ((called(("f", "{}", "a")), result("1", "a"), user("Well?")), "CALL"),
+    "words after our own text": ((said("[guardproxy] This run was ended."), user("Go on.")), "TEXT"),
+    "words after nothing": ((said(" "), user("Well?")), "EMPTY"),
+    "an unanswered call": ((called(("f", "{}", "a")),), "CALL"),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDARIES)
+def test_boundaries_inline(name: str) -> None:
+    messages, expected = BOUNDARIES[name]
+
+    assert kinds(observe(TASK, *messages)) == expected
+
+
+def test_what_a_round_counts() -> None:
+    (part,) = observe(TASK, called(("f", "{}", "a"), ("f", "{}", "b"), ("f", '{"x":1}', "c"))).rounds
+    plain, other = (PRINTER.call(Call("f", arguments)).hex() for arguments in ("{}", '{"x":1}'))
+
+    assert part.counts == {"tool:f": 3, f"call:{plain}": 1, f"call:{other}": 1}, "twins of a round are one call"
+    assert [bool(unpack(fact).flags & Flag.ROUND_START) for fact in part.facts] == [True, False, False]
+    assert [bool(unpack(fact).flags & Flag.UNANSWERED) for fact in part.facts] == [True, True, True]
+
+
+def test_facts_carry_the_time_of_their_turn() -> None:
+    """The memo keeps facts without it: the same round an hour later must not come with the old time."""
+    messages = (TASK, called(("f", "{}", "a")), result("1", "a"))
+    times = [[unpack(one).at_ms for part in observe(*messages, at_ms=at).rounds for one in part.facts] for at in (5, 9)]
+
+    assert times == [[5], [9]]
+    fact = observe(*messages, at_ms=7)
+    assert [unpack(one).at_ms for one in (fact.boundary, fact.blank)] == [7, 7]
+    assert [unpack(one).kind for one in (fact.boundary, fact.blank)] == [Kind.BOUNDARY, Kind.EMPTY]
+
+
+def test_other_results_are_other_facts() -> None:
+    one, two = (observe(TASK, called(("f", "{}", "a")), result(text, "a")).rounds[0] for text in ("1", "2"))
+
+    assert one.digest == two.digest
+    assert one.facts != two.facts
+
+
+DIGESTS: dict[str, tuple[tuple[Json, ...], bool]] = {
+    "the same": ((TASK, called(("f", "{}", "a")), result("1", "a")), True),
+    "another result": ((TASK, called(("f", "{}", "a")), result("2", "a")), False),
+    "another id": ((TASK, called(("f", "{}", "b")), result("1", "b")), False),
+    "other arguments": ((TASK, called(("f", '{"x":1}', "a")), result("1", "a")), False),
+    "one message more": ((TASK, called(("f", "{}", "a")), result("1", "a"), user("Well?")), False),
+    "another task": ((user("Other."), called(("f", "{}", "a")), result("1", "a")), False),
+}
+
+
+@pytest.mark.parametrize("name", DIGESTS)
+def test_conversation_digest(name: str) -> None:
+    messages, same = DIGESTS[name]
+    base = observe(TASK, called(("f", "{}", "a")), result("1", "a"))
+
+    assert (observe(*messages, at_ms=99).conversation == base.conversation) is same
+
+
+def test_conversation_digest_is_the_same_from_a_short_tail() -> None:
+    """A worker that knows the run reads less of it; a retry on another worker must still be one."""
+    history = [part for n in range(30) for part in (called(("f", f'{{"n":{n}}}', f"i{n}")), result(f"r{n}", f"i{n}"))]
+    short, whole = (session.observe(ask(TASK, *history, short=s), PRINTER, 0) for s in (True, False))
+
+    assert short.conversation == whole.conversation
+    assert short.rounds == whole.rounds[-len(short.rounds) :]
+    assert len(short.rounds) < len(whole.rounds)
+
+
+USERS = {
+    "the task": ((), "Do it."),
+    "words after an answer": ((said("Done."), user("Go on.")), "Go on."),
+    "two messages": ((said("Done."), user("Go"), user("on.")), "Go\non."),
+    "none since the model spoke": ((called(("f", "{}", "a")), result("1", "a")), None),
+    "a harness's form": ((said("Done."), HARNESS), None),
+    "blank": ((said("Done."), user(" \n")), None),
+}
+
+
+@pytest.mark.parametrize("name", USERS)
+def test_last_user_text(name: str) -> None:
+    messages, expected = USERS[name]
+
+    assert observe(TASK, *messages).user == ("" if expected is None else PRINTER.text(expected).hex())
+
+
+@pytest.mark.parametrize("a_round", [1, 3, 40])
+def test_window_is_bounded(a_round: int) -> None:
+    """The window is whole rounds, the newest of them, as many as reach its size and not one more."""
+    history: list[Json] = []
+    for n in range(60):
+        ids = [f"i{n}.{k}" for k in range(a_round)]
+        history += [called(*(("f", f'{{"n":{n},"k":{k}}}', i) for k, i in enumerate(ids))), *(result("r", i) for i in ids)]
+    fact = observe(TASK, *history)
+    sizes = [len(part.facts) for part in fact.rounds]
+
+    assert sum(sizes) >= session.WINDOW
+    assert sum(sizes[1:]) < session.WINDOW
+    assert fact.rounds[-1].index == 1 + 59 * (1 + a_round)
+    assert fact.count == 1 + 60 * (1 + a_round)
+
+
+def test_cost_does_not_grow_with_the_history() -> None:
+    """Counted in hashes: a fresh printer that sees 40 or 400 rounds makes as many."""
+
+    class Counting(Fingerprinter):
+        made = 0
+
+        def _compute(self, *args: object) -> object:  # type: ignore[override]
+            self.made += 1
+            return super()._compute(*args)  # type: ignore[arg-type]
+
+    made = []
+    for amount in (40, 400):
+        printer = Counting(b"k")
+        history = [p for n in range(amount) for p in (called(("f", f'{{"n":{n}}}', f"i{n}")), result(f"r{n}", f"i{n}"))]
+        session.observe(ask(TASK, *history), printer, 0)
+        made.append(printer.made)
+
+    assert made[0] == made[1] > 0
+
+
+TRAILS = {
+    "": ("", 0),
+    "a b c": ("a b c", 0),
+    "a | b c": ("b c", 2),
+    "a | b | c": ("c", 4),
+    "a b |": ("", 3),
+    "a | | b": ("b", 3),
+}
+
+
+@pytest.mark.parametrize("ring", TRAILS, ids=lambda ring: ring or "nothing")
+@pytest.mark.parametrize("lost", [0, 100])
+def test_trail_begins_at_the_last_boundary(ring: str, lost: int) -> None:
+    expected, first = TRAILS[ring]
+    kept = steps(ring)
+    trail = session.trail(view_of(kept, steps=len(kept) + lost))
+
+    assert [one.tool for one in trail.steps] == expected.split()
+    assert trail.first == first + lost
+    assert trail.last == len(kept) + lost - 1
+
+
+def test_facts_of_another_version_are_left_out() -> None:
+    good = pack(step("f"))
+
+    assert [one.tool for one in session.unpack_all([good, b"\x09" + good[1:], good[:-1], b"", good])] == ["f", "f"]
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [(step("f"), True), (step("f", answer=None), False), (PRINTER.boundary(0), False), (PRINTER.blank_step(0), False)],
+)
+def test_answered(one: Step, expected: bool) -> None:
+    assert session.answered(one) is expected
+
+
+def test_an_ask_without_messages_of_its_own_is_no_trouble() -> None:
+    """All roles mixed up: nothing raises, nothing is paired that does not belong together."""
+    odd: Ask = ask(result("1", "a"), called(("f", "{}", "a")), result("2", "a"), result("3", "b"))
+
+    assert [turn.results[0] and turn.results[0].text for turn in session.rounds(odd)] == ["2"]
+    assert session.identify(odd, PRINTER, "org").head
+    assert kinds(session.observe(odd, PRINTER, 0)) == "CALL"
