@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class GuardError(Exception):
-    """Base of the four kinds. `status` is HTTP, `code` is for machines, `param` names the offending field."""
+    """Base of the kinds. `status` is HTTP, `code` is for machines, `param` names the offending field."""
 
     status = 500
     code = "guardproxy_error"
@@ -43,6 +43,14 @@ class UpstreamError(GuardError):
     status = 502
     code = "upstream_error"
     kind = "upstream_error"
+
+
+class Overloaded(GuardError):
+    """The proxy has too much under way, or drains; nothing was held (503, worth trying again)."""
+
+    status = 503
+    code = "overloaded"
+    kind = "overloaded_error"
 
 
 class StoreError(GuardError):

@@ -29,8 +29,10 @@ HEAD_MOST = 64
 """How far the first user message is looked for."""
 
 LANGUAGE_TEXTS = 3
+"""The language is read from the first user text and this many of the last."""
+
 LANGUAGE_CHARS = 2000
-"""The language is read from the first user text and the last few, from the start of each."""
+"""Characters looked at of each of them."""
 
 ROLES = {role: role for role in ("system", "user", "assistant", "tool")} | {"developer": "system", "function": "tool"}
 _HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")

@@ -15,7 +15,7 @@ from guardproxy.api._json import BOM, peek
 _SPACE = re.compile(rb"[ \t\n\r]*")
 _SCALAR = re.compile(rb"[^,\]} \t\n\r]+")
 _TO_BRACKET = re.compile(rb'(?:[^"\[\]{}]++|"[^"]*+")*+[\[\]{}]')
-_ESCAPED = re.compile(rb"\\[\"]")
+_ESCAPED = re.compile(rb'\\["\\]')
 _OPENING = frozenset(b"{[")
 _QUOTE, _COMMA = b'",'
 

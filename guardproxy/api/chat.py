@@ -3,7 +3,7 @@
 `read` keeps the body's bytes and converts only the window; `write` splices bytes and leaves all others alone; `watch`
 (in `_chat_watch`) looks at the answer. What we do not understand passes unchanged, both ways.
 
-Cost: `read` of a 61 KB body with 40 messages is `orjson.loads` plus 45 to 60 µs, whatever the history's length
+Cost: `read` of a 61 KB body with 40 messages is `orjson.loads` plus about 60 µs, whatever the history's length
 (`python -m timeit`; `tests/api/test_chat.py::test_read_cost_is_bounded` keeps the ratio).
 """
 

@@ -93,6 +93,7 @@ class Fingerprinter:
         self._keyed = hashlib.blake2b(key=key, digest_size=16)
         self._memo: dict[int, _Known] = {}
         self._texts: dict[int, Fp] = {}
+        self._canons: dict[int, Canon] = {}
         self._results = self._keyed.copy()
         self._results.update(b"result")
         self._tools: dict[str, tuple[Tool, _Hasher]] = {}
@@ -121,7 +122,7 @@ class Fingerprinter:
 
     def _compute(self, call: Call, result: Message | None) -> _Known:
         tool, hasher = self._tool(call.name)
-        canon = canonical(call.arguments, tool)
+        canon = self._canonical(call, tool)
         exact = _finish(hasher, canon.exact)
         near = exact if canon.near is canon.exact else _finish(hasher, canon.near)
         masked = near if canon.masked is canon.near else _finish(hasher, canon.masked)
@@ -132,6 +133,17 @@ class Fingerprinter:
             answer = self._result(hasher, call.arguments, result, tool)
         flags |= answer[3]
         return (exact, near, masked, *answer[:3]), _FLAGS[flags], _FLAGS[flags | _ROUND_START], name
+
+    def _canonical(self, call: Call, tool: Tool) -> Canon:
+        """Canonical arguments, remembered: a call is looked at when it is proposed and again with its result."""
+        known = hash((call.name, call.arguments))
+        found = self._canons.get(known)
+        if found is None:
+            found = canonical(call.arguments, tool)
+            if len(self._canons) >= self._memo_size:
+                self._canons.clear()
+            self._canons[known] = found
+        return found
 
     def _call_flags(self, name: str, arguments: str, tool: Tool, canon: Canon) -> int:
         flags = 0 if name and canon.valid else _INVALID
@@ -198,7 +210,7 @@ class Fingerprinter:
     def call(self, call: Call) -> Fp:
         """The exact canonical action: what delivered rounds and counters of the same call are known by."""
         tool, hasher = self._tool(call.name)
-        return _finish(hasher, canonical(call.arguments, tool).exact)
+        return _finish(hasher, self._canonical(call, tool).exact)
 
 
 _HEAD = struct.Struct("<BBHQBB")

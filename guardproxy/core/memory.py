@@ -52,8 +52,8 @@ class LocalMemory:
             _append(thread, opening, now_ms, fresh_user=fresh_user, rearm=rearm)
         thread.at = now_ms
         self._hold(opening, thread, retry=retry)
-        free = tuple(Line(x.scope, x.dimension, 0, -1, x.key, x.clock) for x in opening.lines)
-        return self._view(thread, now_ms, opening, spent=_fit(thread.session, free, now_ms)[1], retry=retry)
+        _, spent = _fit(thread.session, opening.lines, now_ms)  # as it stands with this turn's hold
+        return self._view(thread, now_ms, opening, spent=spent, retry=retry)
 
     def settle(self, closing: Closing, now_ms: int) -> None:
         """Release the hold and keep what the answer was. Without a hold: nothing."""

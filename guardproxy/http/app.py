@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from aiohttp import web
 from guardproxy import api
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.policy import Policy
-from guardproxy.errors import BadAsk, GuardError
+from guardproxy.errors import BadAsk, GuardError, Overloaded
 from guardproxy.http import passing
 from guardproxy.http.books import Books, TurnStore
 from guardproxy.http.ledger import Ledger
@@ -130,13 +131,13 @@ class Proxy:
             self.in_flight -= 1
 
     async def _route(self, request: web.BaseRequest, session: str, path: str, route: str) -> web.StreamResponse:
-        surface: ModuleType | None = api.PATHS.get(route) or api.PATHS.get(f"/v1{route}")
+        surface: ModuleType | None = api.PATHS.get(_plain(route))
         if surface is None:
             return await passing.forward(self, request, path)
         if request.method != "POST":
             message = f"{request.method} is not a method of {route}; use POST"
             return _error(surface, BadAsk(message, status=405, code="method_not_allowed"), [("Allow", "POST")])
-        path = path if path.startswith("/v1/") else f"/v1{path}"
+        path = _plain(route) + path[len(route) :]
         return await Turn(self, request, surface, path, session).serve()
 
     async def _health(self, route: str) -> web.Response:
@@ -147,7 +148,7 @@ class Proxy:
     def _shed(self) -> web.Response:
         self.telemetry.count("shed", {"reason": "draining" if self.draining else "in_flight"}, 1)
         message = "guardproxy is at its bound of requests under way (overload.max_in_flight); try again in a moment"
-        error = GuardError(message, status=503, code="overloaded")
+        error = Overloaded(message)
         return _error(api.SURFACES["chat"], error, [("Retry-After", "1")])
 
     def _retried(self, error_type: str) -> None:
@@ -210,6 +211,14 @@ def _session_prefix(path: str) -> tuple[str, str]:
         return "", path
     session, slash, rest = path[3:].partition("/")
     return session, slash + rest
+
+
+def _plain(route: str) -> str:
+    """A route without doubled or trailing slashes, under /v1: no spelling of a surface's path goes past it unread."""
+    if "//" in route:
+        route = re.sub("/{2,}", "/", route)
+    route = route.rstrip("/")
+    return route if route.startswith("/v1/") else f"/v1{route}"
 
 
 def _error(surface: ModuleType, error: GuardError, headers: list[tuple[str, str]] | None = None) -> web.Response:

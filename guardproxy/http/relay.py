@@ -59,7 +59,7 @@ async def _whole(turn: Turn, answer: ClientResponse) -> web.StreamResponse:
     done.read(view.watcher, dropped=view.drop is not None and not failed)
     if failed:
         done.outcome, done.error_type = "failed", str(answer.status)
-    await turn.settle()
+    await turn.settle_now()
     headers = [*response_headers(answer), *turn.guard_headers()]
     return web.Response(status=answer.status, body=shown if view.watcher.touched else data, headers=headers)
 

@@ -64,6 +64,8 @@ class Turn:
         self.view: View | None = None
         self.report: TurnReport | None = None
         self.settling: asyncio.Task[None] | None = None
+        self.settled = False
+        self.taken_back = False
 
     async def serve(self) -> web.StreamResponse:
         """Answer the request. Every path ends in `_close`, also when the client leaves."""
@@ -74,7 +76,10 @@ class Turn:
             self.outcome.fail(error)
             return self._error(error)
         finally:
-            await asyncio.shield(self.proxy.spawn(self._close()))
+            if self.settled:  # the straight path: nothing is left to wait for
+                self.proxy.done(self)
+            elif not self.taken_back:
+                await asyncio.shield(self.proxy.spawn(self._close()))
 
     async def _open(self) -> None:
         proxy = self.proxy
@@ -120,15 +125,22 @@ class Turn:
         return replace(self.opening, fact=fact)
 
     async def _begin(self) -> View:
-        """Trip 1. A client that leaves meanwhile must not leave a hold behind: the answer is awaited all the same."""
-        begin = self.proxy.spawn(self.proxy.books.begin(self.opening, self._whole))
+        """Trip 1. A client that leaves meanwhile must not leave a hold behind."""
         try:
-            return await asyncio.shield(begin)
+            return await self.proxy.books.begin(self.opening, self._whole)
         except asyncio.CancelledError:
-            self.outcome.outcome = "abandoned"
-            if not begin.cancelled():
-                self.view = await begin
+            self.taken_back = True
+            self.proxy.spawn(self._take_back())
             raise
+
+    async def _take_back(self) -> None:
+        """Give back what an interrupted `begin` may hold: asked again by its token, the store answers the same."""
+        self.outcome.outcome = "abandoned"
+        try:
+            self.view = await self.proxy.books.begin(self.opening, self._whole)
+        except StoreError:
+            return  # the lease ends by itself
+        await self._close()
 
     def _message(self, index: int) -> Message | None:
         found: Message | None = self.surface.message(self.ask, index)
@@ -174,7 +186,7 @@ class Turn:
             self.ask, edit.text, reply_id=reply_id, created=self.started_ns // 10**9, finish=finish
         )
         self.outcome.own(edit.text)
-        await self.settle()
+        await self.settle_now()
         headers = [("Content-Type", kind), *self.guard_headers()]
         return web.Response(body=body, headers=headers)
 
@@ -215,9 +227,9 @@ class Turn:
         return web.Response(status=error.status, body=self.surface.error(error, extra), headers=headers)
 
     def settle(self) -> asyncio.Task[None]:
-        """Trip 2, once; the task can be awaited any number of times."""
+        """Trip 2 beside the caller, once; the task can be awaited any number of times."""
         if self.settling is None:
-            self.settling = self.proxy.spawn(self._settle())
+            self.settling = self.proxy.spawn(self.settle_now())
         return self.settling
 
     def final_report(self) -> TurnReport:
@@ -228,17 +240,17 @@ class Turn:
         report: TurnReport = self.report  # type: ignore[assignment]  # `done` is called only with a report
         return replace(report, ended_ns=now, settle_ns=done.settle_ns, overhead_response_ns=after)
 
-    async def _settle(self) -> None:
+    async def settle_now(self) -> None:
+        """Trip 2. Interrupted it may be called again: the store counts a token once."""
         view = self.view
         self.outcome.ended_ns = time.time_ns()
-        if view is None:
-            return
-        self.report = reporting.report_of(self, view)
-        if not view.admitted or view.closed:
-            return
-        begun = time.perf_counter_ns()
-        await self.proxy.books.settle(self._closing(view))
-        self.outcome.settle_ns = time.perf_counter_ns() - begun
+        if view is not None:
+            self.report = reporting.report_of(self, view)
+            if view.admitted and not view.closed:
+                begun = time.perf_counter_ns()
+                await self.proxy.books.settle(self._closing(view))
+                self.outcome.settle_ns = time.perf_counter_ns() - begun
+        self.settled = True
 
     def _closing(self, view: View) -> Closing:
         done, printer = self.outcome, self.proxy.printer

@@ -150,6 +150,7 @@ async def run(descriptor: int) -> int:
         return 1
     gc.collect()
     gc.freeze()  # what is alive now stays alive: the collector need not look at it again
+    gc.set_threshold(20_000, 20, 20)  # a turn makes thousands of values and hardly a cycle; 700 means a pass every turn
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     obeying = asyncio.get_running_loop().create_task(_obey(worker, channel, stop))

@@ -23,11 +23,8 @@ from guardproxy.errors import ConfigError
 pack: Callable[[tuple[str | bytes | int, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]
 """A command in the protocol's form. (The stub of hiredis means a tuple of any length and says one of length one.)"""
 
-LATE_S = 0.02
-"""If the timer itself is this late, the loop was busy, not the server: answers may lie unread in the socket."""
-
-GRACE_S = 0.01
-"""What is given then, so that the loop can read them. A timeout is never more than this beyond its limit."""
+GRACE_S = 0.005
+"""Given beyond the time limit: if the loop was busy, the timer comes before it has read the answers in the socket."""
 
 
 class Frozen(Exception):
@@ -173,8 +170,7 @@ class Wire(asyncio.Protocol):
         if now < due:
             self._timer = self._loop.call_at(due, self._check)
         else:
-            grace = GRACE_S if now - due > LATE_S else 0
-            self._timer = self._loop.call_later(grace, self._give_up, self._waiting[0][0])
+            self._timer = self._loop.call_later(GRACE_S, self._give_up, self._waiting[0][0])
 
     def _give_up(self, oldest: asyncio.Future[object]) -> None:
         self._timer = None

@@ -265,8 +265,8 @@ def _read_note(directory: Path) -> dict[str, object]:
 
 
 def _die_with(parent: int) -> Callable[[], None]:
-    """What the child does before it becomes the server. SIGKILL: also a stopped server dies of it, and every answered
-    write is in the append-only file by then (the server writes before it answers).
+    """What the child does before it becomes the server. SIGKILL, since a stopped server dies of nothing else; what it
+    may cost is what any crash may, the last second or two of the append-only file.
     """
     prctl = ctypes.CDLL(None, use_errno=True).prctl  # looked up here: little is safe between fork and exec
 

@@ -10,6 +10,7 @@ from guardproxy.store import embedded
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
 
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[Embedded]:
     with embedded.scratch() as running:

@@ -60,7 +60,7 @@ class Served:
     async def post(self, body: dict[str, Any], headers: dict[str, str] | None = None) -> Answer:
         """One chat request over a connection of its own, so that the kernel spreads them over the workers."""
         raw = json.dumps(body).encode()
-        sent = {"Content-Type": "application/json", "Authorization": "Bearer k", "Connection": "close", **(headers or {})}
+        sent = {"Content-Type": "application/json", "Authorization": "Bearer k", **(headers or {})}
         async with self.client.post(f"{self.url}/v1/chat/completions", data=raw, headers=sent) as answer:
             return Answer(answer.status, dict(answer.headers), await answer.read())
 
@@ -86,7 +86,11 @@ async def serving(folder: Path, config: dict[str, Any], upstream: str, workers: 
     env = {k: v for k, v in os.environ.items() if not k.startswith(("GUARDPROXY", "OPENAI", "OTEL"))}
     env["GUARDPROXY_SECRET"] = "a secret for tests only, long enough"
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=env
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=env,
     )
     connector = aiohttp.TCPConnector(force_close=True, limit=0)
     async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as client:
@@ -132,7 +136,8 @@ def _processes() -> dict[int, str]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and alive(int(entry.name)):
             try:
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+                line = (entry / "cmdline").read_bytes()
+                found[int(entry.name)] = line.replace(b"\0", b" ").decode("utf-8", "replace")
             except OSError:
                 continue
     return found

@@ -45,14 +45,14 @@ class Recorded:
         return [{"type": "function", "function": {"name": n, "parameters": {"type": "object"}}} for n in names if n]
 
     def step(self, at: int) -> int:
-        """Index of the newest call before message `at`, or of the next one where the agent last spoke without a call."""
+        """Index of the newest call before message `at`, or of the next one if the agent last spoke without a call."""
         before = [message for message in self.messages[:at] if message["role"] == "assistant"]
         calls = sum(len(message.get("tool_calls") or ()) for message in before)
         return max(0, calls - 1) if before and before[-1].get("tool_calls") else calls
 
 
 def sessions(most: int, turns: int, length: tuple[int, int]) -> list[Recorded]:
-    """At most `most` sessions with `turns` in all, one of each group and then the next; `length`: least and most of each.
+    """At most `most` sessions with `turns` in all, one of each group in turn; `length`: fewest and most of each.
 
     Within a group the hand-labelled loops come first, so that there is something to decide, then by a hash of the id.
     """
@@ -64,7 +64,8 @@ def sessions(most: int, turns: int, length: tuple[int, int]) -> list[Recorded]:
         order = hashlib.sha256(run["id"].encode()).hexdigest()
         if length[0] <= len(_asks(run["messages"])) <= length[1]:
             groups[label["source_group"]].append((label["loop"] != "yes", order, run))
-    columns = [[(name, row[2]) for row in sorted(rows, key=lambda row: row[:2])] for name, rows in sorted(groups.items())]
+    ordered = [(name, sorted(rows, key=lambda row: row[:2])) for name, rows in sorted(groups.items())]
+    columns = [[(name, run) for _, _, run in rows] for name, rows in ordered]
     chosen: list[Recorded] = []
     for name, run in (one for row in zip_longest(*columns) for one in row if one):
         asks = _asks(run["messages"])

@@ -36,7 +36,11 @@ PLENTY = {"limits": {"session": {"turns": 10_000, "output_tokens": 100_000_000}}
 
 def config(turns: int) -> Json:
     """No limit but on the session's turns; a lease short enough to wait for."""
-    return {"policy": {"profile": "none", "limits": {"session": {"turns": turns}}}, "store": {"lease_seconds": LEASE_S}, "telemetry": {"log_level": "warning"}}
+    return {
+        "policy": {"profile": "none", "limits": {"session": {"turns": turns}}},
+        "store": {"lease_seconds": LEASE_S},
+        "telemetry": {"log_level": "warning"},
+    }
 
 
 @asynccontextmanager
@@ -210,7 +214,7 @@ async def test_a_killed_worker_costs_its_holds_and_no_more(tmp_path: Path) -> No
         await until(lambda: len(running.workers()) == WORKERS, 30, "the dead worker is started anew")
         again = await running.post(body("And one more."), SESSION)
         await store.close()
-    print(f"\n{len(broken)} of {calls} calls died with a worker, settled {took:.1f} s after (lease {LEASE_S} s); {told}")
+    print(f"\n{len(broken)} of {calls} calls died with a worker, settled after {took:.1f} s (lease {LEASE_S}); {told}")
     assert 0 < len(broken) < calls
     assert took >= LEASE_S * 0.5, "not before the lease ends, counted from its last renewal"
     assert told["u:turns"] == calls

@@ -73,10 +73,10 @@ class Play:
     def answer(self, got: Got) -> Said:
         """The recorded answer to a request, and the request kept."""
         name = got.headers["x-play"]
-        number, turn = map(int, name.split("-"))
-        run = self.runs[number]
-        at = run.asks[turn]
-        message = run.messages[at] if at < len(run.messages) else {"role": "assistant", "content": "(end of the recording)"}
+        number, _, turn = name.partition("-")
+        run = self.runs[int(number)]
+        at = run.asks[int(turn)]
+        message = run.messages[at] if at < len(run.messages) else THE_END
         wants = got.json
         wire = self.wires[name]
         wire.arrived = got.body
@@ -89,10 +89,11 @@ class Play:
 
 
 def _base(name: str, kind: str) -> Json:
-    return {"id": f"chatcmpl-{name}", "object": kind, "created": 1_700_000_000, "model": "recorded", "x_odd": {"é": [1.10, None]}}
+    return {"id": f"chatcmpl-{name}", "object": kind, "created": 1, "model": "r", "x_odd": {"é": [1.10, None]}}
 
 
-USAGE = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120, "prompt_tokens_details": {"cached_tokens": 64}}
+THE_END: Json = {"role": "assistant", "content": "(end of the recording)"}
+USAGE = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120, "x_details": {"cached_tokens": 64}}
 
 
 def _body(name: str, message: Json) -> bytes:
@@ -118,7 +119,8 @@ def _chunks(name: str, message: Json, *, usage: bool) -> Iterator[bytes]:
             yield event({"tool_calls": [{"index": index, "function": {"arguments": told[at : at + 150]}}]})
     yield event({}, "tool_calls" if message.get("tool_calls") else "stop")
     if usage:
-        yield b"data: " + json.dumps({**_base(name, "chat.completion.chunk"), "choices": [], "usage": USAGE}).encode() + b"\n\n"
+        last = {**_base(name, "chat.completion.chunk"), "choices": [], "usage": USAGE}
+        yield b"data: " + json.dumps(last).encode() + b"\n\n"
     yield b"data: [DONE]\n\n"
 
 
@@ -149,8 +151,8 @@ class Agent:
 
     async def _turn(self, name: str, run: Recorded, turn: int, at: int) -> str:
         play = self.play
-        number = int(name.split("-")[0])
-        wire = play.wires[name] = Wire()
+        number = number_of(name)
+        play.wires[name] = Wire()
         headers = {"x-play": name, OFFSET: str(turn * STEP_MS)}
         if number % 3:  # a third is left unnamed
             headers["x-guardproxy-session-id"] = run.id
@@ -189,7 +191,7 @@ class Agent:
 
 
 def number_of(name: str) -> int:
-    return int(name.split("-")[0])
+    return int(name.partition("-")[0])
 
 
 def _tapped(kind: Any, stream: Any, kept: bytearray) -> Any:
@@ -241,13 +243,17 @@ def _difference(run: Recorded, play: Play, told: Told, replayed: list[Spoken]) -
     if heard == expected:
         return ""
     first = next(n for n, (a, b) in enumerate(zip_longest(heard, expected)) if a != b)
-    return f"{run.id} ({run.group}, session {play.named[run.id]}): live {heard[first:][:2]}, replay {expected[first:][:2]}"
+    where = f"{run.id} ({run.group}, session {play.named[run.id]})"
+    return f"{where}: live {heard[first:][:2]}, replay {expected[first:][:2]}"
 
 
 def _replayed(runs: list[Recorded]) -> dict[str, list[Spoken]]:
     """What replay decides on the same sessions under the same policy, by id."""
     reports = replay.play((run.raw for run in runs), config_of().policy_value(), Fingerprinter(b"another key"))
-    return {r.id: [(told.step, told.message, told.action, told.rule, told.count) for told in r.decisions] for r in reports}
+    return {
+        report.id: [(told.step, told.message, told.action, told.rule, told.count) for told in report.decisions]
+        for report in reports
+    }
 
 
 def _until_end(decisions: list[Spoken]) -> list[Spoken]:

@@ -16,7 +16,7 @@ from guardproxy.store.redis import Store
 from tests.live import Answer, Got, Json, Live, Said, live
 
 RUNS, AT_ONCE = 100, 10
-TOOLS = [{"type": "function", "function": {"name": n, "parameters": {"type": "object"}}} for n in ("read", "test", "edit")]
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("read", "test", "edit")]
 OPENING: tuple[Json, ...] = (
     {"role": "system", "content": "You are a careful agent."},
     {"role": "user", "content": "Check that the tests pass and report."},
@@ -219,7 +219,8 @@ async def test_counts_go_on_over_two_compactions(running: Live, named: bool) -> 
     """Case B56, and once more: the head changes twice, and the thread is known by the call ids it still carries."""
     running.provider.script = looping
     headers = {"x-guardproxy-session-id": f"compacts-{named}"} if named else {}
-    heads = [OPENING, *([OPENING[0], {"role": "user", "content": f"Summary {n}: a.py was looked for."}] for n in (1, 2))]
+    summaries = [{"role": "user", "content": f"Summary {n}: a.py was looked for."} for n in (1, 2)]
+    heads = [OPENING, *([OPENING[0], summary] for summary in summaries)]
     kept: list[Json] = []
     verdicts, sessions = [], set()
     number = 0
@@ -238,14 +239,15 @@ async def test_counts_go_on_over_two_compactions(running: Live, named: bool) -> 
     assert len(sessions) == 1
 
 
-async def test_sub_agents_of_a_named_session_count_apart_and_pay_together(store: Store) -> None:
-    """Six equal calls in three threads are no loop; a loop in one sub-agent ends that one alone; the turns are one sum."""
+@pytest.mark.parametrize("away", [False, True], ids=["store", "away"])
+async def test_sub_agents_of_a_named_session_count_apart_and_pay_together(store: Store, away: bool) -> None:
+    """Equal calls in three threads are no loop; a loop in one sub-agent ends that one alone; the turns are summed."""
     headers = {"x-guardproxy-session-id": "with-sub-agents"}
 
     def head(name: str) -> list[Json]:
         return [{"role": "system", "content": f"You are {name}."}, {"role": "user", "content": "Look at a.py."}]
 
-    async with live(store, policy={"limits": {"session": {"turns": 17}}}) as running:
+    async with live(Away() if away else store, policy={"limits": {"session": {"turns": 17}}}) as running:
         running.provider.script = looping
         agents = [Agent(running, head(name), headers) for name in ("the lead", "a reader", "a tester")]
         for rounds in range(3):

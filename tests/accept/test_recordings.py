@@ -1,4 +1,4 @@
-"""What real clients sent to /v1/chat/completions, sent again: their bytes arrive unchanged, and their loops are nudged."""
+"""What real clients sent to /v1/chat/completions, sent again: bytes arrive unchanged, and loops are nudged."""
 
 from __future__ import annotations
 
@@ -144,7 +144,9 @@ async def test_a_recorded_loop_is_nudged_at_the_third_equal_result(store: Store,
         answers = await play(running, requests, FORMS["node"])
     sessions = {answer.headers["x-guardproxy-session-id"] for answer in answers}
     assert len(sessions) == 1
-    verdicts = {results_equal(request): answer for request, answer in reversed(list(zip(requests, answers, strict=True)))}
+    verdicts: dict[int, Answer] = {}
+    for request, answer in zip(requests, answers, strict=True):
+        verdicts.setdefault(results_equal(request), answer)
     assert verdicts[3].verdict == "nudge", verdicts[3].headers
     assert all(answer.verdict in ("pass", "observe") for count, answer in verdicts.items() if count < 3)
 

@@ -1,4 +1,4 @@
-"""The store stops or freezes under load: requests go on, loops are seen, and what was missed is told when it is back."""
+"""The store stops or freezes under load: requests go on, loops are seen, and what was missed is told afterwards."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ async def test_requests_go_on_without_the_store(tmp_path: Path, server: Server, 
     (mid, top), (mid_down, top_down), late = load.figures("before"), load.figures("during"), load.lag["during"] * 1000
     print(f"\n{fault}: median {mid:.1f} -> {mid_down:.1f} ms, worst {top:.1f} -> {top_down:.1f} ms (this process was "
           f"late by {late:.0f} ms at most), {len(load.took['during'])} requests meanwhile; back after {back:.1f} s; "
-          f"told {told.total()} of {asked.total()} turns; loop: {looping.verdicts}; log lines down, up: {lines}")  # fmt: skip
+          f"told {told.total()} of {asked.total()} turns; loop: {looping.verdicts}; lines: {lines}")  # fmt: skip
     assert all(set(found) == {200} for found in load.statuses.values()), load.statuses
     assert len(load.took["during"]) > 50
     assert mid_down - mid <= MOST_MS

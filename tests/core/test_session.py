@@ -119,9 +119,7 @@ SAME_ROUND: dict[str, tuple[list[Call], str, list[Call], str, bool]] = {
 def test_round_digest(name: str) -> None:
     calls, text, others, words, same = SAME_ROUND[name]
 
-    assert (
-        session.round_digest(PRINTER, calls, text) == session.round_digest(PRINTER, others, words)
-    ) is same
+    assert (session.round_digest(PRINTER, calls, text) == session.round_digest(PRINTER, others, words)) is same
 
 
 def identity(*messages: Json, tenant: str = "org", **more: str) -> Identity:
@@ -135,13 +133,15 @@ IDENTITIES: dict[str, Callable[[], bool]] = {
     "another tenant": lambda: identity(TASK).head != identity(TASK, tenant="x").head,
     "fresh": lambda: identity(system("a"), TASK).fresh and not identity(TASK).links,
     "not fresh": lambda: not identity(TASK, called(("f", "{}", "a"))).fresh,
-    "links are those of the newest round": lambda: identity(
-        TASK, called(("f", "{}", "a")), result("1", "a"), said("Done."), user("Go on.")
-    ).links
-    == session.links(PRINTER, "org", identity(TASK).head, (), "Done."),
+    "links are those of the newest round": lambda: (
+        identity(TASK, called(("f", "{}", "a")), result("1", "a"), said("Done."), user("Go on.")).links
+        == session.links(PRINTER, "org", identity(TASK).head, (), "Done.")
+    ),
     "a declared id": lambda: identity(TASK, session="run-1", thread="t").session == "run-1",
-    "an id that could break a key": lambda: identity(TASK, session="a\x1fb é", thread="x y").session == "a_b_"
-    and identity(TASK, session="a", thread="x y").thread == "x_y",
+    "an id that could break a key": lambda: (
+        identity(TASK, session="a\x1fb é", thread="x y").session == "a_b_"
+        and identity(TASK, session="a", thread="x y").thread == "x_y"
+    ),
 }
 
 
@@ -260,7 +260,10 @@ def test_window_is_bounded(a_round: int) -> None:
     history: list[Json] = []
     for n in range(60):
         ids = [f"i{n}.{k}" for k in range(a_round)]
-        history += [called(*(("f", f'{{"n":{n},"k":{k}}}', i) for k, i in enumerate(ids))), *(result("r", i) for i in ids)]
+        history += [
+            called(*(("f", f'{{"n":{n},"k":{k}}}', i) for k, i in enumerate(ids))),
+            *(result("r", i) for i in ids),
+        ]
     fact = observe(TASK, *history)
     sizes = [len(part.facts) for part in fact.rounds]
 

@@ -222,6 +222,7 @@ async def test_overload_sheds_before_a_hold(store: Store, heard: Heard) -> None:
         assert await health(running) == 200, "an overloaded worker is alive"
         slow.give(len(SAID) * 2)
         assert [answer.status for answer in await asyncio.gather(*under_way)] == [200, 200]
+        await soon(lambda: running.proxy.in_flight == 0)
         slow.give(len(SAID))
         assert (await running.post(ASK)).status == 200
         assert await held(store) == {}

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from guardproxy.core.model import Line
+from guardproxy.store import _codec
 from guardproxy.store.redis import Store, Swept
 from tests.store.kit import ORG, Agent, keys, used_held
 
@@ -188,6 +189,23 @@ async def test_a_renewed_hold_is_not_swept_and_a_settled_one_not_renewed(store: 
     await store.renew(ORG, agent.last.token, MINUTE)
     assert await store.sweep(2 * MINUTE) == []
     assert await store._client.command("EXISTS", f"gp:{{{ORG}}}:holds") == 0
+
+
+async def test_a_hold_renewed_after_the_sweeper_looked_stays(store: Store) -> None:
+    agent = Agent(store, session="s", lease_ms=MINUTE)
+    await agent.begin()
+    arguments = _codec.closing(agent.closing(), swept=True)
+    assert await store._client.run("settle", _codec.prefix(ORG).encode(), arguments) == []
+    assert await used_held(store, SESSION, "turns") == (0, 1)
+
+
+async def test_what_equal_runs_leave_behind_is_bounded(store: Store) -> None:
+    agents = [Agent(store, ids="same") for _ in range(400)]
+    for some in range(0, 400, 50):
+        await asyncio.gather(*(agent.turn("text") for agent in agents[some : some + 50]))
+    sizes = {key: await store._client.command("ZCARD", key) for key in await keys(store) if key[10:12] in ("l:", "q:")}
+    assert len(sizes) == 3
+    assert all(200 < int(str(size)) < 400 for size in sizes.values())
 
 
 async def test_sweepers_side_by_side_settle_a_hold_once(store: Store) -> None:

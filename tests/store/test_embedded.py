@@ -45,10 +45,8 @@ def gone(pid: int, within_s: float = 5) -> bool:
 
 
 def run_parent(data_dir: Path, body: str) -> subprocess.Popen[str]:
-    code = (
-        f"import time\nfrom pathlib import Path\nfrom guardproxy.store import embedded\nd = Path({str(data_dir)!r})\n"
-    )
-    code += body
+    code = "import time\nfrom pathlib import Path\nfrom guardproxy.store import embedded\n"
+    code += f"d = Path({str(data_dir)!r})\n{body}"
     return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
@@ -70,6 +68,7 @@ async def test_data_survive_the_kill_of_the_server(tmp_path: Path, started: list
     started.append(server)
     store = await Store.connect(socket_path=server.socket_path, timeout_ms=5000)
     await Agent(store, session="s").turn()
+    await store._client.command("WAITAOF", 1, 0, 3000)  # a write may wait for the flush of the second before
     await store.close()
     assert server.process
     server.process.kill()
@@ -92,6 +91,18 @@ def test_a_second_process_attaches_and_leaves_the_server_running(
     out, _ = second.communicate(timeout=30)
     assert out.split() == ["True", started[0].socket_path, str(started[0].pid)]
     assert embedded.answers(started[0].socket_path)
+
+
+def test_while_a_server_lives_without_its_parent_nobody_starts_another_on_its_files(
+    tmp_path: Path, started: list[embedded.Embedded]
+) -> None:
+    orphan = embedded.start(tmp_path)
+    started.append(orphan)
+    os.close(orphan.lock)  # as if we were gone
+    orphan.lock = -1
+    second = embedded.start(tmp_path)
+    started.append(second)
+    assert (second.attached, second.pid) == (True, orphan.pid)
 
 
 def test_a_second_start_says_why_not(

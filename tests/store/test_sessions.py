@@ -75,6 +75,15 @@ async def test_an_equal_first_request(
     assert again.turn == (2 if same_run and not retry else 1)
 
 
+async def test_a_run_whose_retry_was_answered_is_not_retried_again(store: Store) -> None:
+    agent = Agent(store)
+    first = await agent.begin()
+    await agent.settle("", "failed")
+    assert (await agent.begin()).session == first.session
+    await agent.settle()
+    assert (await agent.begin()).session != first.session
+
+
 async def test_an_equal_first_request_beside_an_open_one_is_another_run(store: Store) -> None:
     first, second = await Agent(store).begin(), await Agent(store).begin()
     assert first.session != second.session
@@ -131,6 +140,16 @@ async def test_a_restart_after_our_ending_is_the_ended_run_as_often_as_it_was_en
     assert one.closed is (ending == "cut")
     # A cut answers the restart with a cut again, which may be restarted again; a denied run that now fits goes on.
     assert (two.session == ended.session) is (ending == "cut")
+
+
+async def test_a_restart_that_is_ended_again_counts_once(store: Store) -> None:
+    none = (Line("session", "turns", 1, 0),)
+    first = await Agent(store).turn()
+    agent = Agent(store, count=4, rounds=[a_round("did0", 2)])
+    assert not (await agent.begin(lines=none)).admitted
+    assert (await Agent(store).begin(lines=none)).session == first.session
+    assert (await Agent(store).turn()).session == first.session
+    assert (await Agent(store).turn()).session != first.session
 
 
 async def test_no_restart_beside_another_open_run_of_the_head_nor_after_two_minutes(store: Store) -> None:

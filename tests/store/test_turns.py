@@ -33,16 +33,25 @@ async def test_beside_an_open_attempt_the_second_is_a_retry_and_the_third_a_turn
     assert [view.steps for view in views] == [1, 1, 1]
 
 
-async def test_an_attempt_that_fails_beside_another_leaves_the_conversation_open(store: Store) -> None:
+@pytest.mark.parametrize("late", ["the answer", "the failure"])
+async def test_an_attempt_that_fails_beside_one_that_is_answered_changes_nothing(store: Store, late: str) -> None:
     first, second = Agent(store, session="s"), Agent(store, session="s")
     for agent in (first, second):
         agent.took()
     await first.begin()
     await second.begin()
-    await first.settle("", "abandoned")
-    await second.settle()
+    for one in (first, second)[:: 1 if late == "the answer" else -1]:
+        await (one.settle("", "abandoned") if one is first else one.settle())
     again = await second.begin()
     assert (again.retry, again.equal) == (False, 1)
+
+
+async def test_a_first_request_is_open_while_one_of_its_attempts_is(store: Store) -> None:
+    one, two = Agent(store, session="s", thread="t"), Agent(store, session="s", thread="t")
+    await one.begin()
+    assert not (await two.begin()).retry  # without an assistant turn it is a turn of its own
+    await one.settle("", "failed")
+    assert not (await two.begin()).retry
 
 
 async def test_the_late_end_of_an_earlier_attempt_changes_nothing(store: Store) -> None:
@@ -52,8 +61,7 @@ async def test_the_late_end_of_an_earlier_attempt_changes_nothing(store: Store) 
     await fast.begin()
     await slow.settle("", "failed")
     assert (await fast.begin()).retry  # beside the open one, not after a failure
-    await fast.settle()
-    assert not (await fast.begin()).retry
+    assert not (await fast.begin()).retry  # the third
 
 
 async def test_equal_requests_after_an_empty_answer_are_blank_steps(store: Store) -> None:

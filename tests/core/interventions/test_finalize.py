@@ -1,0 +1,34 @@
+"""finalize: ask for the answer, forbid calls, and know what to say if the answer is empty."""
+
+from __future__ import annotations
+
+import pytest
+
+from guardproxy.core.interventions import finalize
+from guardproxy.core.model import AppendText, DropCalls, ForbidTools
+from tests.core.interventions.loops import RUN, check_text, context, decision
+from tests.core.talk import ask, called, user
+
+BUDGET = {"rule": "budget.turns", "reason": "turns of this span: 7 of 8 used", "finding": None}
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("more", [{}, BUDGET], ids=["a loop", "a budget"])
+def test_three_edits(language: str, more: dict[str, object]) -> None:
+    advice, forbid, drop = finalize.carry_out(decision("finalize", **more), ask(*RUN), context(language))
+
+    assert isinstance(advice, AppendText)
+    assert advice.index == len(RUN) - 1
+    check_text(advice.text)
+    assert forbid == ForbidTools()
+    assert isinstance(drop, DropCalls)
+    assert "nothing here" in drop.text, "the summary says what was found"
+    if more:
+        assert "7 of 8 used" in advice.text
+        assert "7 of 8 used" in drop.text
+
+
+def test_without_a_place_for_words_calls_are_forbidden_all_the_same() -> None:
+    edits = finalize.carry_out(decision("finalize"), ask(user("x"), called(("f", "{}", "a"))), context())
+
+    assert [type(edit) for edit in edits] == [ForbidTools, DropCalls]

@@ -1,0 +1,172 @@
+"""The store while it answers, local memory while it does not, and what is owed afterwards."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from guardproxy.core.model import Line
+from guardproxy.core.view import Closing, Identity, Opening, RoundFact, TurnFact, View
+from guardproxy.errors import StoreError
+from guardproxy.http import books as module
+from guardproxy.http.books import Books
+
+LINE = Line("session", "turns", 1, 3)
+_tokens = itertools.count()
+
+
+def opening(conversation: str = "c1", rounds: tuple[RoundFact, ...] = ()) -> Opening:
+    identity = Identity("s", "t", "head", not rounds, (), "test")
+    fact = TurnFact(conversation, 2, rounds, "", b"boundary", b"blank")
+    return Opening(f"token-{next(_tokens)}", "org", identity, fact, (LINE,), 60_000)
+
+
+def closing(of: Opening) -> Closing:
+    return Closing(of.token, "org", "s", "t", "answered", "calls", {"turns": 1})
+
+
+class Scripted:
+    """A store that answers while `up`, and writes down what it was told."""
+
+    def __init__(self, *, admitted: bool = True) -> None:
+        self.up = True
+        self.admitted = admitted
+        self.begun: list[Opening] = []
+        self.settled: list[Closing] = []
+        self.renewed: list[tuple[str, int]] = []
+
+    def _reach(self) -> None:
+        if not self.up:
+            raise StoreError("away")
+
+    async def begin(self, opening: Opening) -> View:
+        self._reach()
+        self.begun.append(opening)
+        return View("s-of-the-store", "t", 7, 0, admitted=self.admitted)
+
+    async def settle(self, closing: Closing) -> None:
+        self._reach()
+        self.settled.append(closing)
+
+    async def renew(self, org: str, token: str, lease_ms: int) -> None:
+        self._reach()
+        self.renewed.append((token, lease_ms))
+
+
+def books(store: Scripted, *, closed: bool = False) -> Books:
+    return Books(store, closed=closed, now_ms=lambda: 1_000)
+
+
+def never() -> Opening:
+    raise AssertionError("the whole window is read only for a memory that has nothing")
+
+
+def same(one: Opening) -> Callable[[], Opening]:
+    return lambda: one
+
+
+async def test_the_store_answers() -> None:
+    store = Scripted()
+    kept, one = books(store), opening()
+    view = await kept.begin(one, never)
+
+    assert (view.turn, view.degraded) == (7, False)
+    await kept.renew(500)
+    assert store.renewed == [(one.token, 500)]
+    await kept.settle(closing(one))
+    await kept.renew(500)
+    assert len(store.renewed) == 1, "a settled hold is not renewed"
+    assert await kept.pay() == 0
+    assert (len(store.begun), len(store.settled)) == (1, 1)
+
+
+async def test_what_was_not_admitted_is_not_renewed() -> None:
+    store = Scripted(admitted=False)
+    kept = books(store)
+    await kept.begin(opening(), never)
+    await kept.renew(500)
+
+    assert store.renewed == []
+
+
+async def test_closed_means_closed() -> None:
+    store = Scripted()
+    store.up = False
+
+    with pytest.raises(StoreError):
+        await books(store, closed=True).begin(opening(), never)
+
+
+async def test_open_goes_on_with_what_the_request_shows() -> None:
+    store = Scripted()
+    store.up = False
+    kept = books(store)
+    shown = RoundFact("d1", 1, (b"fact",), {})
+    one = opening("c2")
+    view = await kept.begin(one, same(Opening(**{**fields(one), "fact": opening("c2", (shown,)).fact})))
+
+    assert view.degraded
+    assert view.ring == (b"fact",), "a worker's memory begins with the whole window"
+    assert view.spent[0].used + view.spent[0].held >= 0
+    await kept.settle(closing(one))
+    turns = [await begin_and_settle(kept, f"c{n}") for n in range(3, 6)]
+    assert [view.admitted for view in turns] == [True, True, False], "budgets are counted here meanwhile"
+
+
+def fields(one: Opening) -> dict[str, object]:
+    return {name: getattr(one, name) for name in Opening.__slots__}
+
+
+async def begin_and_settle(kept: Books, conversation: str) -> View:
+    one = opening(conversation)
+    view = await kept.begin(one, same(one))
+    await kept.settle(closing(one))
+    return view
+
+
+async def test_what_was_counted_here_is_told_once() -> None:
+    store = Scripted()
+    kept = books(store)
+    store.up = False
+    ones = [opening(f"c{n}") for n in range(3)]
+    for one in ones:
+        await kept.begin(one, same(one))
+        await kept.settle(closing(one))
+    assert await kept.pay() == 0, "still away"
+    store.up = True
+    assert await kept.pay() == 3
+    assert await kept.pay() == 0
+
+    assert [one.token for one in store.begun] == [one.token for one in ones]
+    assert {(line.limit, line.hold) for one in store.begun for line in one.lines} == {(-1, 0)}, "it has happened"
+    assert [(one.token, one.session) for one in store.settled] == [(one.token, "s-of-the-store") for one in ones]
+
+
+async def test_a_store_that_goes_away_in_mid_call_is_owed_the_end() -> None:
+    store = Scripted()
+    kept, one = books(store), opening()
+    await kept.begin(one, never)
+    store.up = False
+    await kept.renew(500)
+    await kept.settle(closing(one))
+    assert store.settled == []
+    store.up = True
+    assert await kept.pay() == 1
+
+    assert len(store.begun) == 1, "it was begun there"
+    assert [told.token for told in store.settled] == [one.token]
+
+
+async def test_debts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Books(Scripted(), closed=False, now_ms=lambda: 0)._owed.maxlen == module.OWED
+    store = Scripted()
+    monkeypatch.setattr(module, "OWED", 5)
+    kept = books(store)
+    store.up = False
+    for n in range(9):
+        await begin_and_settle(kept, f"c{n}")
+    store.up = True
+
+    assert await kept.pay() == 5

@@ -1,0 +1,57 @@
+"""Bodies off the socket: encodings, and a bound on what they expand to. Over HTTP: `test_bad_input`."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+
+import pytest
+from multidict import CIMultiDict
+
+from guardproxy.errors import BadAsk
+from guardproxy.http.intake import Intake, expand, lower
+
+BODY = b'{"model": "m"}' * 50
+ENCODED = {
+    "gzip": gzip.compress(BODY),
+    "x-gzip": gzip.compress(BODY),
+    "deflate": zlib.compress(BODY),
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODED)
+def test_expand(encoding: str) -> None:
+    assert expand(ENCODED[encoding], encoding, len(BODY) + 1) == BODY
+    assert expand(ENCODED[encoding], encoding, len(BODY)) == BODY, "the bound itself is allowed"
+
+
+REFUSED = {
+    "too much": (gzip.compress(BODY), "gzip", len(BODY) - 1, "body_too_large"),
+    "a bomb": (gzip.compress(bytes(10_000_000)), "gzip", 1000, "body_too_large"),
+    "cut off": (gzip.compress(BODY)[:-4], "gzip", 10_000, "invalid_encoding"),
+    "nothing": (b"", "gzip", 10_000, "invalid_encoding"),
+    "no gzip at all": (BODY, "gzip", 10_000, "invalid_encoding"),
+    "brotli": (BODY, "br", 10_000, "unsupported_encoding"),
+    "two at once": (BODY, "gzip, gzip", 10_000, "unsupported_encoding"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    raw, encoding, limit, code = REFUSED[name]
+    with pytest.raises(BadAsk) as caught:
+        expand(raw, encoding, limit)
+
+    assert (caught.value.code, caught.value.status, caught.value.param) == (code, 400, "content-encoding")
+
+
+def test_encoded() -> None:
+    assert not Intake(BODY, BODY).encoded
+    assert Intake(ENCODED["gzip"], BODY).encoded
+
+
+def test_headers() -> None:
+    """Names in lower case; of a repeated header the first."""
+    received = CIMultiDict([("X-Session-Id", "a"), ("x-session-ID", "b"), ("Accept", "*/*")])
+
+    assert lower(received) == {"x-session-id": "a", "accept": "*/*"}

@@ -1,0 +1,171 @@
+"""What of a request and its answer travels: headers, addresses, encodings. Connections that fail: `test_bad_input`."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from multidict import CIMultiDict
+
+from guardproxy.errors import UpstreamError
+from guardproxy.http.upstream import Inflater, Upstream, response_headers
+
+Pairs = list[tuple[str, str]]
+
+
+def headers(*received: tuple[str, str], key: str = "", identity: bool = False, plain: bool = False) -> Pairs:
+    return Upstream("http://p/v1", api_key=key).request_headers(CIMultiDict(received), identity=identity, plain=plain)
+
+
+ENCODING = ("Accept-Encoding", "identity")
+KEPT: dict[str, tuple[Pairs, dict[str, Any], Pairs]] = {
+    "as they are, in their order": (
+        [("X-B", "1"), ("x-a", "2"), ("X-B", "3"), ("User-Agent", "ä"), ("Cookie", "c=1")],
+        {},
+        [("X-B", "1"), ("x-a", "2"), ("X-B", "3"), ("User-Agent", "ä"), ("Cookie", "c=1"), ENCODING],
+    ),
+    "hop by hop": (
+        [
+            ("Host", "us"),
+            ("Connection", "keep-alive, X-Secret"),
+            ("x-secret", "1"),
+            ("Keep-Alive", "timeout=5"),
+            ("TE", "trailers"),
+            ("Trailer", "X"),
+            ("Transfer-Encoding", "chunked"),
+            ("Upgrade", "h2c"),
+            ("Proxy-Authorization", "Basic x"),
+            ("Proxy-Connection", "close"),
+            ("Content-Length", "3"),
+            ("Expect", "100-continue"),
+            ("X-Kept", "1"),
+        ],
+        {},
+        [("X-Kept", "1"), ENCODING],
+    ),
+    "what is meant for us": (
+        [("x-guardproxy-session-id", "s"), ("X-GuardProxy-Progress", "{}"), ("x-guard", "1")],
+        {},
+        [("x-guard", "1"), ENCODING],
+    ),
+    "the client's key": ([("Authorization", "Bearer c")], {}, [("Authorization", "Bearer c"), ENCODING]),
+    "our key in its place": (
+        [("authorization", "Bearer c"), ("AUTHORIZATION", "Bearer d")],
+        {"key": "ours"},
+        [("Authorization", "Bearer ours"), ENCODING],
+    ),
+    "an encoded body": ([("Content-Encoding", "gzip")], {}, [("Content-Encoding", "gzip"), ENCODING]),
+    "a body that we decoded": ([("Content-Encoding", "gzip")], {"plain": True}, [ENCODING]),
+    "encodings that we can read": (
+        [("Accept-Encoding", "br;q=1.0, gzip;q=0.8, zstd, deflate")],
+        {},
+        [("Accept-Encoding", "gzip;q=0.8, deflate")],
+    ),
+    "encodings that we cannot": ([("Accept-Encoding", "br, *")], {}, [ENCODING]),
+    "an answer that we change": ([("Accept-Encoding", "gzip")], {"identity": True}, [ENCODING]),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_request_headers(name: str) -> None:
+    received, how, expected = KEPT[name]
+
+    assert headers(*received, **how) == expected
+
+
+def test_response_headers() -> None:
+    received = CIMultiDict(
+        [
+            ("Content-Type", "application/json"),
+            ("Content-Length", "9"),
+            ("Date", "now"),
+            ("Connection", "X-Hop"),
+            ("X-Hop", "1"),
+            ("Transfer-Encoding", "chunked"),
+            ("Set-Cookie", "a=1"),
+            ("Set-Cookie", "b=2"),
+            ("x-ratelimit-remaining", "3"),
+            ("Content-Encoding", "gzip"),
+        ]
+    )
+
+    assert response_headers(SimpleNamespace(headers=received)) == [  # type: ignore[arg-type]
+        ("Content-Type", "application/json"),
+        ("Set-Cookie", "a=1"),
+        ("Set-Cookie", "b=2"),
+        ("x-ratelimit-remaining", "3"),
+        ("Content-Encoding", "gzip"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "expected"),
+    [
+        ("https://api.openai.com/v1", "/v1/chat/completions", "https://api.openai.com/v1/chat/completions"),
+        ("https://api.openai.com/v1/", "/v1/models", "https://api.openai.com/v1/models"),
+        ("http://p/openai/v2", "/v1/models?a=%2F&b=%C3%A9+x&a=2", "http://p/openai/v2/models?a=%2F&b=%C3%A9+x&a=2"),
+        ("http://p/v1", "/v1/files/a%2Fb", "http://p/v1/files/a%2Fb"),
+        ("http://p/v1", "/v1/files/..%2fx", "http://p/v1/files/..%2fx"),
+    ],
+)
+def test_addresses(base: str, path: str, expected: str) -> None:
+    """Byte for byte: nothing is decoded and encoded again."""
+    assert str(Upstream(base)._url(path)) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "port"),
+    [("https://h/v1", "h", 443), ("http://h/v1", "h", 80), ("http://[::1]:11434/v1", "::1", 11434)],
+)
+def test_where_it_is(url: str, address: str, port: int) -> None:
+    made = Upstream(url)
+
+    assert (made.address, made.port) == (address, port)
+
+
+def test_made_up_paths_cannot_fill_the_memory() -> None:
+    made = Upstream("http://p/v1")
+    for number in range(3000):
+        made._url(f"/v1/x?n={number}")
+
+    assert len(made._urls) < 1100
+
+
+async def test_not_open() -> None:
+    with pytest.raises(UpstreamError, match="not open"):
+        async with Upstream("http://p/v1").send("GET", "/v1/models", None, []):
+            pass
+
+
+PLAIN = b'{"a": 1}' * 300
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "deflate"])
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+def test_inflater(encoding: str, size: int) -> None:
+    raw = zlib.compress(PLAIN) if encoding == "deflate" else gzip.compress(PLAIN)
+    inflater = Inflater(encoding, 1 << 20)
+    found = b"".join(inflater.feed(raw[at : at + size]) for at in range(0, len(raw), size))
+
+    assert (found, inflater.blind) == (PLAIN, False)
+
+
+BLIND = {
+    "another encoding": ("br", PLAIN, 1 << 20, b""),
+    "not what it says": ("gzip", PLAIN, 1 << 20, b""),
+    "a bomb": ("gzip", gzip.compress(bytes(1 << 20)), 1000, bytes(1000)),
+}
+
+
+@pytest.mark.parametrize("name", BLIND)
+def test_a_view_that_is_lost(name: str) -> None:
+    """The client gets its bytes all the same; we see no more of them."""
+    encoding, raw, limit, seen = BLIND[name]
+    inflater = Inflater(encoding, limit)
+
+    assert inflater.feed(raw) == seen
+    assert inflater.blind
+    assert inflater.feed(raw) == b""
