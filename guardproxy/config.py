@@ -88,7 +88,7 @@ class StoreSection(Section):
     url: OptionalRedisUrl = Field(default=None, repr=False)
     data_dir: Text = "~/.local/share/guardproxy"
     on_failure: Literal["open", "closed"] = "open"
-    timeout_ms: Count = 250
+    timeout_ms: Count = 220  # a request may lose 250 in all (DESIGN section 11)
     lease_seconds: Annotated[Amount, Field(ge=1)] = 120.0
 
 

@@ -219,7 +219,7 @@ async def serve(handler: Callable[[web.BaseRequest], Awaitable[web.StreamRespons
 
 
 @asynccontextmanager
-async def live(store: TurnStore, telemetry: Telemetry | None = None, **sections: Any) -> AsyncIterator[Live]:
+async def live(store: TurnStore, telemetry: Telemetry | None = None, /, **sections: Any) -> AsyncIterator[Live]:
     """Provider and proxy in this process, over `store`."""
     provider = Provider()
     async with serve(provider.handle) as upstream:

@@ -68,6 +68,7 @@ class Thread:
     ring: deque[bytes] = field(default_factory=lambda: deque(maxlen=RING))
     episodes: deque[bytes] = field(default_factory=lambda: deque(maxlen=EPISODES))
     ledger: dict[str, bytes] = field(default_factory=dict)
+    names: tuple[str, ...] = ()  # of the counters that its last turn raised
 
     @property
     def came_to_nothing(self) -> bool:
@@ -91,7 +92,7 @@ class Lineage:
         who, org = opening.identity, opening.org
         if who.session and who.thread:
             return self._thread(org, who.session, who.thread, now_ms)
-        found = (None if who.fresh else self._by_link(opening)) or self._by_digest(opening)
+        found = (None if who.fresh else self._by_link(opening)) or self._by_digest(opening, now_ms)
         latest = self._heads.get(self._head(opening))
         if found is None and latest is not None:
             found = latest if _goes_on(latest, opening, now_ms) else None
@@ -125,13 +126,15 @@ class Lineage:
                 return given[-1]
         return None
 
-    def _by_digest(self, opening: Opening) -> Thread | None:
+    def _by_digest(self, opening: Opening, now_ms: int) -> Thread | None:
         """Who asked exactly this; without an assistant turn only if the asking came to nothing, or to a cut."""
         thread = self._asked.get(opening.fact.conversation)
         if thread is None or thread.conversation != opening.fact.conversation or not self._mine(thread, opening):
             return None
+        if not opening.identity.fresh:
+            return thread
         ended = bool(thread.closed_by) and bool(opening.identity.session)
-        return thread if not opening.identity.fresh or thread.came_to_nothing or ended else None
+        return thread if (thread.came_to_nothing or ended) and now_ms - thread.at <= RETRY_MS else None
 
     def moved_on(self, opening: Opening, thread: Thread) -> None:
         """The thread has moved on: it is found by its next round, and equal runs beside it find their own."""

@@ -16,11 +16,30 @@ REARMS = 3
 """How often new words of the user open a closed thread again."""
 
 
-@dataclass(slots=True)
+At = tuple[str, str]
+"""Where a budget line counts: its scope (a request span with its number) and its dimension."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Hold:
     thread: Thread
-    lines: tuple[Line, ...]
+    conversation: str
+    lines: tuple[tuple[At, int], ...]
     retry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a request is to its thread, found before anything is changed."""
+
+    first: bool  # of its session
+    same: bool  # asks what was asked before
+    retry: bool
+    rearm: bool
+    anew: bool  # new words of the user begin something
+    opens: bool  # a request span
+    span: int
+    span_started: int
 
 
 class LocalMemory:
@@ -33,27 +52,32 @@ class LocalMemory:
 
     def begin(self, opening: Opening, now_ms: int) -> View:
         """Admit a turn or say what did not fit. Same answers as the script, as far as one process can know."""
-        fact = opening.fact
         thread = self._lineage.resolve(opening, now_ms)
-        fresh_user = bool(fact.user) and fact.user not in thread.session.users
-        rearm = bool(thread.closed_by) and _rearms(thread, fresh=fresh_user)
-        if thread.closed_by and not rearm:
+        kind = _kind(thread, opening, now_ms)
+        if thread.closed_by and not kind.rearm:
             thread.answers += 1
             thread.at = now_ms
-            return self._view(thread, now_ms, opening, closed=True)
-        retry = fact.conversation == thread.conversation and thread.state in FAILED
-        short, spent = _fit(thread.session, opening.lines, now_ms, retry=retry)
+            return self._view(thread, now_ms, closed=True, closed_by=thread.closed_by, answers=thread.answers)
+        lines = tuple((_at(line, kind.span), _hold(line, retry=kind.retry)) for line in opening.lines)
+        short, spent = _fit(thread.session, opening.lines, lines, now_ms, kind)
+        about = {"retry": kind.retry, "new_session": kind.first, "spent": spent}
         if short:
-            return self._view(thread, now_ms, opening, admitted=False, short=short, spent=spent)
-        if rearm:
-            thread.closed_by, thread.answers, thread.rearmed = "", 0, thread.rearmed + 1
-        if not retry:
+            turn = thread.turn if kind.retry else thread.session.turn + 1
+            about |= {"turn": turn, "span": kind.span, "span_started_ms": kind.span_started}
+            return self._view(thread, now_ms, admitted=False, short=short, **about)
+        if not kind.retry:
             self._lineage.moved_on(opening, thread)
-            _append(thread, opening, now_ms, fresh_user=fresh_user, rearm=rearm)
-        thread.at = now_ms
-        self._hold(opening, thread, retry=retry)
-        _, spent = _fit(thread.session, opening.lines, now_ms)  # as it stands with this turn's hold
-        return self._view(thread, now_ms, opening, spent=spent, retry=retry)
+            _append(thread, opening, kind)
+        thread.at, thread.state = now_ms, "open"
+        held = thread.session.held
+        for at, hold in lines:
+            held[at] = held.get(at, 0) + hold
+        self._holds[opening.token] = _Hold(thread, thread.conversation, lines, kind.retry)
+        counts = {name: thread.session.counts.get(name, 0) for name in thread.names}
+        view = self._view(thread, now_ms, counts=counts, **about)
+        if kind.opens and not kind.first:  # what was done before the new words belongs to the span before them
+            thread.session.counts.clear()
+        return view
 
     def settle(self, closing: Closing, now_ms: int) -> None:
         """Release the hold and keep what the answer was. Without a hold: nothing."""
@@ -61,127 +85,130 @@ class LocalMemory:
         if hold is None:
             return
         thread, session = hold.thread, hold.thread.session
-        for line in hold.lines:
-            at = (line.scope, line.dimension)
-            amount = 0 if hold.retry and line.dimension == "turns" else closing.spent.get(line.dimension, 0)
-            session.held[at] = session.held.get(at, 0) - (0 if line.clock else line.hold)
+        for at, held in hold.lines:
+            amount = 0 if hold.retry and at[1] == "turns" else closing.spent.get(at[1], 0)
+            session.held[at] = session.held.get(at, 0) - held
             session.used[at] = session.used.get(at, 0) + amount
-        thread.state, thread.at = closing.outcome, now_ms
+        thread.at = now_ms
+        if hold.conversation == thread.conversation:  # an attempt at an earlier one leaves the present one alone
+            _conclude(thread, closing)
         if closing.outcome == "answered":
-            thread.answer = closing.answer
-            thread.delivered, thread.taken = closing.delivered, False
             self._lineage.gave(thread, closing.links)
         thread.ring.extend(closing.facts)
         thread.steps += len(closing.facts)
         thread.episodes.extend(closing.episodes)
-        thread.ledger.update(closing.ledger)
-        thread.closed_by = closing.close or thread.closed_by
+        for anchor, text in closing.ledger.items():  # the first text at a place stays: it has to be repeated
+            thread.ledger.setdefault(anchor, text)
+        if closing.close:
+            thread.closed_by, thread.answers = closing.close, 0
 
-    def _hold(self, opening: Opening, thread: Thread, *, retry: bool) -> None:
-        lines = opening.lines
-        if retry:
-            lines = tuple(line for line in lines if line.dimension != "turns")
-        held = thread.session.held
-        for line in lines:
-            at = (line.scope, line.dimension)
-            held[at] = held.get(at, 0) + (0 if line.clock else line.hold)
-        self._holds[opening.token] = _Hold(thread, lines, retry)
-
-    def _view(self, thread: Thread, now_ms: int, opening: Opening, **more: object) -> View:
-        names = {name for part in opening.fact.rounds for name in part.counts}
+    def _view(self, thread: Thread, now_ms: int, **more: object) -> View:
         session = thread.session
         base = View(
             session=session.name,
             thread=thread.name,
             turn=thread.turn,
             now_ms=now_ms,
-            closed_by=thread.closed_by,
-            answers=thread.answers,
             rearmed=thread.rearmed,
             equal=thread.equal,
             steps=thread.steps,
             ring=tuple(thread.ring),
             episodes=tuple(thread.episodes),
             ledger=dict(thread.ledger),
-            counts={name: session.counts.get(name, 0) for name in names},
             span=session.span,
             span_started_ms=session.span_started,
             session_started_ms=session.started,
-            new_session=session.turn == 1,
+            main=session.main in ("", thread.name),
             degraded=self._degraded,
         )
         return replace(base, **more)  # type: ignore[arg-type]  # field names are checked by the table test
 
 
-def _rearms(thread: Thread, *, fresh: bool) -> bool:
-    """Whether new words open a closed thread again. Budgets are opened by people only."""
-    return fresh and thread.rearmed < REARMS and not thread.closed_by.startswith("budget")
+def _kind(thread: Thread, opening: Opening, now_ms: int) -> _Kind:
+    fact, session = opening.fact, thread.session
+    words = bool(fact.user) and fact.user not in session.users
+    same = bool(thread.turn) and fact.conversation == thread.conversation
+    rearm = bool(thread.closed_by) and words and thread.rearmed < REARMS and not thread.closed_by.startswith("budget")
+    anew = rearm or (not same and words and thread.state == "answered" and thread.answer == "text")
+    opens = not session.turn or (anew and thread.name == session.main)
+    return _Kind(
+        first=not session.turn,
+        same=same,
+        retry=same and thread.state in FAILED,
+        rearm=rearm,
+        anew=anew,
+        opens=opens,
+        span=session.span + opens,
+        span_started=now_ms if opens else session.span_started,
+    )
+
+
+def _at(line: Line, span: int) -> At:
+    return f"span {span}" if line.scope == "span" else line.scope, line.dimension
+
+
+def _hold(line: Line, *, retry: bool) -> int:
+    return 0 if line.clock or (retry and line.dimension == "turns") else line.hold
 
 
 def _fit(
-    session: Session, lines: tuple[Line, ...], now_ms: int, *, retry: bool = False
+    session: Session, lines: tuple[Line, ...], holds: tuple[tuple[At, int], ...], now_ms: int, kind: _Kind
 ) -> tuple[tuple[Line, ...], tuple[Spent, ...]]:
-    short, spent = [], []
-    for line in lines:
-        at = (line.scope, line.dimension)
-        held = session.held.get(at, 0)
-        used = session.used.get(at, 0)
-        hold = 0 if retry and line.dimension == "turns" else line.hold
+    """The lines without room, and where all stand: this turn's hold included if there is room on each."""
+    standing = []
+    for line, (at, hold) in zip(lines, holds, strict=True):
+        used, held = session.used.get(at, 0), session.held.get(at, 0)
         if line.clock:
-            begun = session.span_started if line.scope == "span" else session.started
-            used, held, hold = (now_ms - begun if session.turn else 0), 0, 0
-        if 0 <= line.limit < used + held + hold:
-            short.append(line)
-        spent.append(Spent(line, used, held))
-    return tuple(short), tuple(spent)
+            begun = kind.span_started if line.scope == "span" else session.started
+            used, held = (0 if kind.first else now_ms - begun), 0
+        standing.append((line, used, held, hold))
+    short = tuple(line for line, used, held, hold in standing if 0 <= line.limit < used + held + hold)
+    return short, tuple(Spent(line, used, held + (0 if short else hold)) for line, used, held, hold in standing)
 
 
-def _append(thread: Thread, opening: Opening, now_ms: int, *, fresh_user: bool, rearm: bool) -> None:
+def _append(thread: Thread, opening: Opening, kind: _Kind) -> None:
     fact, session = opening.fact, thread.session
-    equal = bool(thread.turn) and fact.conversation == thread.conversation
-    answered = thread.answer if thread.state == "answered" else ""
-    anew = rearm or (answered == "text" and fresh_user)
-    facts = [fact.boundary] if anew else []
+    again = kind.same and thread.state == "answered"  # equal after a complete answer
+    blank = again and thread.answer == "empty"
+    facts = [fact.boundary] if kind.anew else []
+    if kind.rearm:
+        thread.closed_by, thread.answers, thread.rearmed = "", 0, thread.rearmed + 1
     session.main = session.main or thread.name
-    if not session.turn or (anew and thread.name == session.main):
-        _open_span(session, now_ms)
-    if equal and answered == "empty":
+    thread.names = ()
+    if blank:
         facts.append(fact.blank)
-    elif not equal:
+    elif not kind.same:
         facts += _new_facts(thread, opening)
-    thread.equal = thread.equal + 1 if equal and answered != "empty" else 0
+    thread.equal = thread.equal + again if kind.same and not blank else 0
     thread.ring.extend(facts)
     thread.steps += len(facts)
     session.turn += 1
-    thread.turn = session.turn
-    thread.conversation, thread.state, thread.count = fact.conversation, "open", fact.count
+    session.span, session.span_started = kind.span, kind.span_started
+    thread.turn, thread.conversation, thread.count = session.turn, fact.conversation, fact.count
     if fact.user:
         session.users.add(fact.user)
 
 
-def _open_span(session: Session, now_ms: int) -> None:
-    session.span += 1
-    session.span_started = now_ms
-    session.counts.clear()
-    for at in [at for at in session.used if at[0] == "span"]:
-        session.used[at] = 0
+def _conclude(thread: Thread, closing: Closing) -> None:
+    """Where the conversation stands after an answer, or after none."""
+    if closing.outcome == "answered":
+        thread.state, thread.answer = closing.outcome, closing.answer
+        thread.delivered, thread.taken = closing.delivered, False
+    elif thread.state != "answered":
+        thread.state, thread.answer = closing.outcome, ""
 
 
 def _new_facts(thread: Thread, opening: Opening) -> list[bytes]:
+    """The rounds that the ring does not have: from the one last delivered on, else those after the last request."""
     found = opening.fact.rounds
-    first = len(found)
-    if not thread.turn:
-        first = 0
-    else:
-        first = next((i for i, r in enumerate(found) if r.index >= thread.count), first)
-        if not thread.taken:
-            newest = [i for i, r in enumerate(found) if r.digest == thread.delivered]
-            first = newest[-1] if newest else first
-    thread.taken = True
-    facts: list[bytes] = []
+    if thread.turn:
+        first = next((i for i, r in enumerate(found) if r.index >= thread.count), len(found))
+        newest = [] if thread.taken else [i for i, r in enumerate(found) if r.digest == thread.delivered]
+        if newest:
+            first, thread.taken = newest[-1], True
+        found = found[first:]
     counts = thread.session.counts
-    for part in found[first:]:
-        facts += part.facts
-        for name, amount in part.counts.items():
-            counts[name] = counts.get(name, 0) + amount
-    return facts
+    for name, amount in [one for part in found for one in part.counts.items()]:
+        counts[name] = counts.get(name, 0) + amount
+    thread.names = tuple(dict.fromkeys(name for part in found for name in part.counts))
+    return [fact for part in found for fact in part.facts]

@@ -7,12 +7,12 @@ Times are milliseconds of the store's clock (plus the offset given); amounts are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from guardproxy.core.model import Line, Usage
+from guardproxy.core.model import Line, Usage, value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RoundFact:
     """One assistant message of the request with its results, as facts.
 
@@ -27,7 +27,7 @@ class RoundFact:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Identity:
     """Whose turn this is, as far as the request says. All digests are keyed hex strings.
 
@@ -43,7 +43,7 @@ class Identity:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TurnFact:
     """What a request adds. `conversation` is the digest by which a retry is known.
 
@@ -59,7 +59,7 @@ class TurnFact:
     blank: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Opening:
     """Everything `begin` needs. `token` is unique per attempt; a second call with it answers the same again."""
 
@@ -74,7 +74,7 @@ class Opening:
     offset_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Spent:
     """Where one budget line stands after `begin`: what is used and held (this hold included when admitted)."""
 
@@ -83,7 +83,7 @@ class Spent:
     held: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class View:
     """What `begin` answers; everything that `decide` may know beside the request.
 
@@ -117,12 +117,13 @@ class View:
     session_started_ms: int = 0
     new_session: bool = False
     counted: bool = True  # False: no turn (a request without tools on a session that has them)
+    main: bool = True  # the session's main thread, whose end is the session's
     panic: bool = False  # every intervention is switched off
     degraded: bool = False  # answered by local memory: the store was not reachable
     traceparent: str = ""  # as it came with the session's first request: the trace that its spans join
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Closing:
     """Everything `settle` needs. Without a hold under `token` it does nothing.
 

@@ -36,6 +36,9 @@ SMOOTH = 0.2
 """Weight of the newest turn in a model's correction of token estimates."""
 
 
+PAY_S = 2.0
+"""Seconds between two looks whether a store that was away can be told what it missed."""
+
 DELIVERED = 20_000
 """Links of delivered rounds that a worker keeps in mind, some 3 MB."""
 
@@ -199,10 +202,16 @@ class Proxy:
         return task
 
     async def _renew(self) -> None:
+        """Tell the store what it missed, soon after it is back; lengthen the holds thrice a lease."""
+        third_s = self.lease_ms / 3000
+        gone_s = 0.0
         while True:
-            await asyncio.sleep(self.lease_ms / 3000)
-            await self.books.renew(self.lease_ms)
+            await asyncio.sleep(min(PAY_S, third_s))
+            gone_s += min(PAY_S, third_s)
             await self.books.pay()
+            if gone_s >= third_s:
+                gone_s = 0.0
+                await self.books.renew(self.lease_ms)
 
 
 def _session_prefix(path: str) -> tuple[str, str]:

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from guardproxy.http.turn import Turn
 
-LAST = b"[DONE]"
-"""What a stream ends in. Usage may come after the finish reason, so a turn is not settled before it."""
-
 SHOWN = 300
 """Characters of a provider's answer that is not JSON which are shown in the error."""
 
@@ -74,9 +71,9 @@ async def _stream(turn: Turn, answer: ClientResponse) -> web.StreamResponse:
         async for chunk in answer.content.iter_any():
             done.first_chunk()
             out = view.feed(chunk)
-            if LAST in chunk and view.watcher.complete:
-                done.read(view.watcher, dropped=view.drop is not None)
-                turn.settle()  # on its way before the client can answer the last chunk
+            if turn.settling is None and view.watcher.ended:
+                _take_over(turn, view)
+                turn.settle()  # on its way before the client can answer [DONE]; usage may come as late as that
             if out:
                 await response.write(out)
     except (ConnectionResetError, asyncio.CancelledError) as left:
@@ -92,12 +89,16 @@ async def _stream(turn: Turn, answer: ClientResponse) -> web.StreamResponse:
     if rest:
         await response.write(rest)
     if turn.settling is None:
-        done.read(view.watcher, dropped=view.drop is not None)
-        if view.watcher.failed:
-            done.error_type = "upstream_error"  # the provider told the client itself
+        _take_over(turn, view)
         turn.settle()
     await response.write_eof()
     return response
+
+
+def _take_over(turn: Turn, view: _View) -> None:
+    turn.outcome.read(view.watcher, dropped=view.drop is not None)
+    if view.watcher.failed:
+        turn.outcome.error_type = "upstream_error"  # the provider told the client itself
 
 
 def _left(turn: Turn, view: _View) -> None:

@@ -52,7 +52,7 @@ def report_of(turn: Turn, view: View) -> TurnReport:
         advice=advice,
         steps=_new_steps(turn, view),
         facts=_new_facts(turn, view),
-        outcome=_outcome(turn),
+        outcome=_outcome(turn, view),
         overhead_request_ns=_before_upstream(turn),
         begin_ns=done.begin_ns,
         hold={line.dimension: line.hold for line in turn.opening.lines if line.hold},
@@ -89,9 +89,11 @@ def _new_steps(turn: Turn, view: View) -> tuple[Step, ...]:
     return tuple(step for step in session.unpack_all(_new_facts(turn, view)) if step.kind is Kind.CALL)
 
 
-def _outcome(turn: Turn) -> str:
+def _outcome(turn: Turn, view: View) -> str:
     """What the turn makes of its run, "" while it goes on."""
     decision, done = turn.decision, turn.outcome
+    if not view.main and decision.action != "deny":
+        return ""  # a sub-agent's end is not its session's
     if decision.action in ("cut", "deny"):
         return {"cut": "cut", "deny": "denied"}[decision.action]
     if decision.action == "finalize" and decision.rung is Rung.FINALIZE and done.outcome == "answered":

@@ -10,6 +10,7 @@ import io
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -131,18 +132,11 @@ class Upstream:
 
     def request_headers(self, received: Mapping[str, str], *, identity: bool, plain: bool) -> list[tuple[str, str]]:
         """The client's headers for the provider. `identity`: ask for an unencoded answer; `plain`: so is our body."""
-        linked = {name.strip().lower() for name in received.get("Connection", "").split(",")}
-        kept = []
-        for name, value in received.items():
-            low = name.lower()
-            if low in HOP_BY_HOP or low in linked or low.startswith("x-guardproxy-"):
-                continue
-            if low == "accept-encoding" or (plain and low == "content-encoding"):
-                continue
-            if low == "authorization" and self._key:
-                continue
-            kept.append((name, value))
+        kept = passed_on(received, received.get("Connection", ""))
+        if plain and "Content-Encoding" in received:
+            kept = [pair for pair in kept if pair[0].lower() != "content-encoding"]
         if self._key:
+            kept = [pair for pair in kept if pair[0].lower() != "authorization"]
             kept.append(("Authorization", f"Bearer {self._key}"))
         kept.append(("Accept-Encoding", "identity" if identity else _readable(received.get("Accept-Encoding", ""))))
         return kept
@@ -167,16 +161,32 @@ class Upstream:
         return UpstreamError(message, code="upstream_broken")
 
 
+def passed_on(received: Mapping[str, str], connection: str) -> list[tuple[str, str]]:
+    """The headers that go to the other side, in their order: not those of one connection, nor those meant for us."""
+    kept = [pair for pair in received.items() if _goes_on(pair[0])]
+    if connection and connection.lower() not in _USUAL:
+        linked = {name.strip().lower() for name in connection.split(",")}
+        kept = [pair for pair in kept if pair[0].lower() not in linked]
+    return kept
+
+
+_USUAL = frozenset({"keep-alive", "close"})
+"""Values of Connection that name no other header."""
+
+
+@lru_cache(maxsize=4096)
+def _goes_on(name: str) -> bool:
+    low = name.lower()
+    return low not in HOP_BY_HOP and low != "accept-encoding" and not low.startswith("x-guardproxy-")
+
+
 def response_headers(answer: aiohttp.ClientResponse) -> list[tuple[str, str]]:
     """The provider's headers that the client gets, in their order."""
-    linked = {name.strip().lower() for name in answer.headers.get("Connection", "").split(",")}
-    return [
-        (name, value)
-        for name, value in answer.headers.items()
-        if name.lower() not in HOP_BY_HOP and name.lower() not in linked and name.lower() != "date"
-    ]
+    kept = passed_on(answer.headers, answer.headers.get("Connection", ""))
+    return [pair for pair in kept if pair[0].lower() != "date"]
 
 
+@lru_cache(maxsize=256)
 def _readable(accepted: str) -> str:
     """What the client accepts, without the encodings that we cannot look into."""
     kept = [part.strip() for part in accepted.split(",") if part.split(";")[0].strip().lower() in READABLE]

@@ -79,7 +79,7 @@ def view(reply: object, value: Opening) -> View:
         message = "the store gave an answer to begin that cannot be read"
         raise StoreError(message)
     sid, thread, turn, now, retry, admitted, closed_by, answers, rearmed, equal, steps, span, span_at = reply[:13]
-    born, new_session, counted, panic, traceparent, spent, short, counts, ring, episodes, ledger = reply[13:]
+    born, new_session, counted, panic, traceparent, main, spent, short, counts, ring, episodes, ledger = reply[13:]
     lines = value.lines
     return View(
         session=sid.decode(),
@@ -88,7 +88,7 @@ def view(reply: object, value: Opening) -> View:
         now_ms=now,
         retry=retry == 1,
         admitted=admitted == 1,
-        short=tuple(lines[i - 1] for i in short) if short else (),
+        short=tuple(lines[i - 1] for i in sorted(short)) if short else (),
         spent=tuple(map(Spent, lines, spent[::2], spent[1::2])),
         closed=closed_by != b"",
         closed_by=closed_by.decode(),
@@ -107,10 +107,11 @@ def view(reply: object, value: Opening) -> View:
         counted=counted == 1,
         panic=panic == 1,
         traceparent=traceparent.decode(),
+        main=main == 1,
     )
 
 
-_ANSWER = 24
+_ANSWER = 25
 """Fields of the answer of `begin.lua`."""
 
 

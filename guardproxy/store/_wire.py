@@ -24,7 +24,7 @@ pack: Callable[[tuple[str | bytes | int, ...]], bytes] = hiredis.pack_command  #
 """A command in the protocol's form. (The stub of hiredis means a tuple of any length and says one of length one.)"""
 
 GRACE_S = 0.005
-"""Given beyond the time limit: if the loop was busy, the timer comes before it has read the answers in the socket."""
+"""Seconds beyond the time limit: if the loop was busy, it has not yet read all the answers in the socket."""
 
 
 class Frozen(Exception):

@@ -48,7 +48,8 @@ if (s.closed or t.closed) and not rearm then
   save(s.closed and 's:' .. sid or 't:' .. run, closed)
   ended()
   return keep({ sid, name, t.turn or s.turn, now, 0, 1, closed.closed, closed.answers, t.rearmed, t.equal, t.steps,
-    s.span, s.span_at, s.born, 0, 1, panic, s.traceparent, {}, {}, {} })
+    s.span, s.span_at, s.born, 0, 1, panic, s.traceparent,
+    s.main == name and 1 or 0, {}, {}, {} })
 end
 
 ------------------------------------------------------------------------------------------ what is new about it
@@ -129,7 +130,7 @@ local counts = {}
 local function answer_now(admitted)
   return { sid, aside and 'aside' or name, turn, now, retry and 1 or 0, admitted, '', 0, t.rearmed, equal,
     aside and 0 or t.steps, s.span, s.span_at, s.born, new_session and 1 or 0, aside and 0 or 1, panic,
-    s.traceparent, spent, short, counts }
+    s.traceparent, s.main == name and 1 or 0, spent, short, counts }
 end
 if #short > 0 then
   ended()

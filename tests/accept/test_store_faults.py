@@ -116,7 +116,7 @@ async def loaded(served: Served) -> AsyncIterator[Load]:
 def config(socket_path: str, on_failure: str) -> Json:
     return {
         "policy": {"profile": "none", "limits": {"session": {"turns": 1_000_000}}},
-        "store": {"url": f"unix://{socket_path}", "on_failure": on_failure, "lease_seconds": 3},
+        "store": {"url": f"unix://{socket_path}", "on_failure": on_failure},
         "telemetry": {"log_level": "warning"},
     }
 
@@ -210,7 +210,7 @@ async def test_requests_go_on_without_the_store(tmp_path: Path, server: Server, 
     assert all(set(found) == {200} for found in load.statuses.values()), load.statuses
     assert len(load.took["during"]) > 50
     assert mid_down - mid <= MOST_MS
-    assert top_down - mid <= MOST_MS + max(top - mid, late), "the request that finds the store away pays once"
+    assert top_down - mid <= MOST_MS + late, "the request that finds the store away pays once"
     assert looping.verdicts[-1] == "nudge", "three equal results, two of them without the store"
     assert set(steady.verdicts) == {"pass"}
     assert told == asked

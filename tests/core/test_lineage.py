@@ -1,0 +1,171 @@
+"""Whose turn a request is, as far as one process knows: runs of one head are kept apart, and each is found again."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from guardproxy.core import lineage
+from guardproxy.core.memory import LocalMemory
+from guardproxy.core.view import Closing, Identity, Opening, RoundFact, TurnFact, View
+
+_tokens = itertools.count()
+START_MS = 1_000_000
+
+
+@dataclass
+class Agent:
+    """One conversation. `ids` makes its links its own; "" = a provider that gives every run the same ids."""
+
+    memory: LocalMemory
+    session: str = ""
+    thread: str = ""
+    head: str = "a" * 32
+    ids: str = ""
+    now_ms: int = START_MS
+    rounds: list[RoundFact] = field(default_factory=list)
+    token: str = ""
+    view: View | None = None
+
+    def _links(self, made: RoundFact) -> tuple[str, ...]:
+        return (f"{self.ids}/{made.index}/{made.digest}", f"round/{made.digest}")
+
+    def ask(self) -> str:
+        """Ask with the conversation as it stands; `session thread turn` of the answer."""
+        links = self._links(self.rounds[-1]) if self.rounds else ()
+        said = ",".join(made.digest for made in self.rounds)
+        count = 2 + 2 * len(self.rounds)
+        fact = TurnFact(f"{self.head}|{said}", count, tuple(self.rounds), "task", b"boundary", b"blank")
+        self.token = f"token-{next(_tokens)}"
+        identity = Identity(self.session, self.thread, self.head, not self.rounds, links, "test")
+        self.view = self.memory.begin(Opening(self.token, "acme", identity, fact, (), 60_000), self.now_ms)
+        return f"{self.view.session} {self.view.thread} {self.view.turn}"
+
+    def get(self, digest: str, *, answer: str = "calls", outcome: str = "answered", close: str = "") -> None:
+        """The answer to the last request; a round unless it came to nothing."""
+        assert self.view
+        made = RoundFact(digest, 2 + 2 * len(self.rounds), (digest.encode(),))
+        links = self._links(made) if answer in ("calls", "text") and outcome == "answered" else ()
+        told = Closing(self.token, "acme", self.view.session, self.view.thread, outcome, answer, {}, digest, links)
+        self.memory.settle(_with(told, close, 2 + 2 * len(self.rounds)), self.now_ms)
+        if links:
+            self.rounds.append(made)
+
+
+def _with(told: Closing, close: str, count: int) -> Closing:
+    return replace(told, close=close, count=count)
+
+
+@pytest.fixture
+def memory() -> LocalMemory:
+    return LocalMemory()
+
+
+@pytest.mark.parametrize("ids", [("", ""), ("x", "y")], ids=["same ids", "own ids"])
+def test_two_equal_runs_are_two_sessions_and_each_finds_its_own(memory: LocalMemory, ids: tuple[str, str]) -> None:
+    agents = [Agent(memory, ids=name) for name in ids]
+    names = []
+    for agent in agents:
+        names.append(agent.ask().split()[0])
+        agent.get("one")
+    for digest in ("two", "three"):
+        turns = set()
+        for agent in agents:
+            turns.add(agent.ask())
+            agent.get(digest)
+            assert agent.view
+            assert not agent.view.equal
+        assert {turn.split()[0] for turn in turns} == set(names)
+    rings = [agent.view.ring for agent in agents if agent.view]
+    assert rings == [(b"one", b"two")] * 2, "neither ring has the other's rounds"
+
+
+def test_a_run_that_is_ahead_is_not_taken_for_one_behind(memory: LocalMemory) -> None:
+    ahead, behind = Agent(memory), Agent(memory)
+    for agent in (ahead, behind):
+        agent.ask()
+        agent.get("same")
+    for _ in range(3):
+        ahead.ask()
+        ahead.get("same")
+    behind.ask()
+    assert ahead.view
+    assert behind.view
+    assert (ahead.view.turn, behind.view.turn) == (4, 2)
+    assert ahead.view.session != behind.view.session
+
+
+@pytest.mark.parametrize(
+    ("outcome", "answer", "same", "turn"),
+    [
+        ("failed", "", True, 1),
+        ("abandoned", "", True, 1),
+        ("answered", "empty", True, 2),
+        ("answered", "text", False, 1),
+    ],
+)
+def test_an_equal_first_request(memory: LocalMemory, outcome: str, answer: str, same: bool, turn: int) -> None:
+    """After nothing it is the same run (a retry, or a turn after an empty answer); after content it is a new one."""
+    first = Agent(memory)
+    name = first.ask().split()[0]
+    first.get("said", outcome=outcome, answer=answer)
+    again = Agent(memory).ask().split()
+    assert ((again[0] == name), int(again[2])) == (same, turn)
+
+
+@pytest.mark.parametrize(("later_ms", "same"), [(lineage.RETRY_MS, True), (lineage.RETRY_MS + 1, False)])
+def test_a_client_that_starts_again_meets_the_cut_for_a_while(memory: LocalMemory, later_ms: int, same: bool) -> None:
+    first = Agent(memory)
+    name = first.ask().split()[0]
+    first.get("said", answer="own", close="cycle")
+    again = Agent(memory, now_ms=START_MS + later_ms)
+    assert (again.ask().split()[0] == name) is same
+    assert again.view
+    assert again.view.closed is same
+
+
+def test_threads_of_a_named_session_have_their_own_ring_and_one_sum_of_turns(memory: LocalMemory) -> None:
+    agents = [Agent(memory, session="s", head=head * 32) for head in "abc"]
+    for agent in agents:
+        agent.ask()
+        agent.get("same")
+    turns = [agent.ask() for agent in agents]
+    assert [turn.split()[0] for turn in turns] == ["s"] * 3
+    assert len({turn.split()[1] for turn in turns}) == 3
+    assert [int(turn.split()[2]) for turn in turns] == [4, 5, 6]
+    assert all(agent.view and agent.view.ring == (b"same",) for agent in agents)
+
+
+def test_a_named_thread_is_taken_by_its_name(memory: LocalMemory) -> None:
+    assert Agent(memory, session="s", thread="t").ask() == "s t 1"
+    assert Agent(memory, session="s", thread="t", head="b" * 32).ask() == "s t 2"
+
+
+def test_a_conversation_under_a_new_head_is_known_by_what_it_carries(memory: LocalMemory) -> None:
+    agent = Agent(memory, ids="x")
+    name = agent.ask().split()[0]
+    agent.get("one")
+    agent.head = "b" * 32
+    assert agent.ask() == f"{name} main 2"
+
+
+def test_sessions_of_others_are_not_found_by_links(memory: LocalMemory) -> None:
+    first = Agent(memory, session="s")
+    first.ask()
+    first.get("one")
+    other = Agent(memory, session="t", rounds=list(first.rounds))
+    assert other.ask().split()[0] == "t"
+
+
+def test_memory_is_bounded(memory: LocalMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    for table in ("SESSIONS", "THREADS", "LINKS", "LINKED"):
+        monkeypatch.setattr(lineage, table, 8)
+    for number in range(50):
+        agent = Agent(memory, ids=str(number))
+        agent.ask()
+        agent.get("same")
+    known = memory._lineage
+    assert len(known._threads) == len(known._sessions) == len(known._links) == 8
+    assert len(known._links["round/same"]) == 8

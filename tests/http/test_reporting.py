@@ -1,0 +1,110 @@
+"""A turn as telemetry is told of it: outcome, steps, attempts, the text of advice."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from guardproxy.core.model import Decision, Rung
+from guardproxy.core.view import View
+from guardproxy.http import reporting
+from guardproxy.http.outcome import Outcome
+from guardproxy.store.redis import Store
+from guardproxy.telemetry import TurnReport
+from tests.http_store import held
+from tests.live import Said, live
+from tests.scenes import Heard, Player, Scene, act, say, user
+
+OUTCOMES = {
+    # action and rung of the decision, outcome and answer of the turn: what it makes of its run
+    "goes on": (("pass", Rung.PASS), ("answered", "calls"), ""),
+    "finished": (("pass", Rung.PASS), ("answered", "text"), "finished"),
+    "finished all the same": (("nudge", Rung.NUDGE), ("answered", "text"), "finished"),
+    "nothing was said": (("pass", Rung.PASS), ("answered", "empty"), ""),
+    "cut": (("cut", Rung.CUT), ("answered", "own"), "cut"),
+    "cut, the error": (("cut", Rung.CUT), ("failed", ""), "cut"),
+    "denied": (("deny", Rung.CUT), ("failed", ""), "denied"),
+    "finalized": (("finalize", Rung.FINALIZE), ("answered", "text"), "finalized"),
+    "finalized in our words": (("finalize", Rung.FINALIZE), ("answered", "own"), "finalized"),
+    "finalize failed": (("finalize", Rung.FINALIZE), ("failed", ""), ""),
+    "only observed": (("observe", Rung.CUT), ("answered", "calls"), ""),
+    "the client left": (("pass", Rung.PASS), ("abandoned", "text"), ""),
+}
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_outcome(name: str) -> None:
+    decided, ended, expected = OUTCOMES[name]
+    turn = SimpleNamespace(decision=Decision(*decided), outcome=Outcome(*ended))
+
+    ours, theirs = (View("s", "main", 1, 0, main=main) for main in (True, False))
+
+    assert reporting._outcome(turn, ours) == expected  # type: ignore[arg-type]
+    assert reporting._outcome(turn, theirs) == (expected if expected == "denied" else ""), "a sub-agent's end"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "new"),
+    [
+        ({}, True),
+        ({"retry": True}, False),
+        ({"closed": True}, False),
+        ({"admitted": False}, False),
+        ({"equal": 1}, False),
+    ],
+    ids=str,
+)
+def test_steps_are_told_once(changes: dict[str, object], new: bool) -> None:
+    fact = SimpleNamespace(rounds=(SimpleNamespace(facts=(b"old",)), SimpleNamespace(facts=(b"new",))))
+    turn = SimpleNamespace(opening=SimpleNamespace(fact=fact))
+    view = View("s", "main", 1, 0, **changes)  # type: ignore[arg-type]
+
+    assert reporting._new_facts(turn, view) == ((b"new",) if new else ())  # type: ignore[arg-type]
+
+
+async def reports(store: Store, heard: Heard, scene: Scene, *, stream: bool = False) -> list[TurnReport]:
+    async with live(store, heard, policy=scene.policy) as running:
+        turns = await Player(running, heard, scene, stream=stream).play()
+        assert await held(store, {turn.report.session for turn in turns}) == {}
+    return [turn.report for turn in turns]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_a_run(stream: bool, store: Store, heard: Heard) -> None:
+    moves = [act("f", {"a": 1}, "one"), say(None, status=500), act("f", {"a": 1}, "one"), act("f", {"a": 1}, "one")]
+    told = await reports(store, heard, Scene("a run", [*moves, say("Done.", user("Thanks."))]), stream=stream)
+
+    assert [report.turn for report in told] == [1, 2, 2, 3, 4, 5]
+    assert [len(report.steps) for report in told] == [0, 1, 0, 1, 1, 0]
+    assert [report.outcome for report in told] == ["", "", "", "", "finished", "finished"]
+    assert [report.error_type for report in told] == ["", "500", "", "", "", ""]
+    assert [report.status for report in told] == [200, 500, 200, 200, 200, 200]
+    assert [bool(report.advice) for report in told] == [False, False, False, False, True, False]
+    assert told[4].advice.strip().startswith("[guardproxy]")
+    assert [len(report.attempts) for report in told] == [1] * 6
+    assert {report.stream for report in told} == {stream}
+    assert [report.usage.input for report in told] == [10, 0, 10, 10, 10, 10]
+    assert all(report.started_ns <= report.attempts[0].started_ns <= report.ended_ns for report in told)
+    assert all(0 < report.overhead_request_ns < 5e9 for report in told)
+    assert {(report.route, report.method, report.surface) for report in told} == {("/v1/chat/completions", "POST", "chat")}
+
+
+async def test_a_local_answer_has_no_attempt(store: Store, heard: Heard) -> None:
+    told = await reports(store, heard, Scene("cut", [act("f", {}, "one")] * 7))
+
+    assert [report.outcome for report in told[-3:]] == ["finalized", "cut", "cut"]
+    assert [len(report.attempts) for report in told[-3:]] == [1, 0, 0]
+    assert told[-2].usage.output == 0, "nobody pays for our words"
+    assert told[-3].attempts[0].calls, "calls that were taken out are still the model's"
+
+
+async def test_what_the_provider_says_of_itself(store: Store, heard: Heard) -> None:
+    async with live(store, heard) as running:
+        running.provider.script = lambda _got: Said("Hi", finish="length")
+        await running.post({"model": "asked", "messages": [{"role": "user", "content": "Hello"}]})
+        report = await heard.next()
+        assert (report.model, report.response_model, report.response_id) == ("asked", "mock-1", "chatcmpl-1")
+        assert report.attempts[0].finish_reason == "length"
+        assert (report.server_address, report.server_port) == ("127.0.0.1", running.proxy.upstream.port)
+        assert not report.declared
