@@ -5,7 +5,6 @@ A row in `DIMENSIONS` is a budget dimension: the store and the metrics take its 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -142,8 +141,11 @@ def remaining(view: View) -> str:
     """JSON of what is left, the tightest line of each dimension: the value of `x-guardproxy-budget-remaining`."""
     left: dict[str, int] = {}
     for spent in view.spent:
-        if spent.line.limit >= 0:
-            rest = max(0, spent.line.limit - spent.used - (0 if spent.line.clock else spent.held))
-            name = spent.line.dimension
-            left[name] = min(rest, left.get(name, rest))
-    return json.dumps(left, separators=(",", ":"))
+        line = spent.line
+        if line.limit < 0:
+            continue
+        rest = line.limit - spent.used if line.clock else line.limit - spent.used - spent.held
+        known = left.get(line.dimension)
+        if known is None or rest < known:
+            left[line.dimension] = rest if rest > 0 else 0
+    return "{" + ",".join([f'"{name}":{rest}' for name, rest in left.items()]) + "}"  # the names are ours: no escapes

@@ -16,6 +16,8 @@ RING = 64
 """Facts kept per thread (DESIGN section 2)."""
 
 EPISODES = 16
+"""Decisions kept per thread, as the store does."""
+
 SESSIONS, THREADS = 4096, 4096
 LINKS, LINKED = 32_768, 256
 """Links remembered, and threads of each."""

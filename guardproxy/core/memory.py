@@ -77,6 +77,7 @@ class LocalMemory:
         view = self._view(thread, now_ms, counts=counts, **about)
         if kind.opens and not kind.first:  # what was done before the new words belongs to the span before them
             thread.session.counts.clear()
+            _forget(thread.session)
         return view
 
     def settle(self, closing: Closing, now_ms: int) -> None:
@@ -141,6 +142,14 @@ def _kind(thread: Thread, opening: Opening, now_ms: int) -> _Kind:
         span=session.span + opens,
         span_started=now_ms if opens else session.span_started,
     )
+
+
+def _forget(session: Session) -> None:
+    """Drop the counters of spans that are over; calls of the one before may still run."""
+    kept = {"session", f"span {session.span}", f"span {session.span - 1}"}
+    for counters in (session.used, session.held):
+        for at in [at for at in counters if at[0].startswith("span ") and at[0] not in kept]:
+            del counters[at]
 
 
 def _at(line: Line, span: int) -> At:

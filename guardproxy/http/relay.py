@@ -53,7 +53,7 @@ async def _whole(turn: Turn, answer: ClientResponse) -> web.StreamResponse:
     if not view.readable_json(data):
         raise _not_json(turn, answer, data)
     failed = answer.status >= 400
-    done.read(view.watcher, dropped=view.drop is not None and not failed)
+    _take_over(turn, view, dropped=view.drop is not None and not failed)
     if failed:
         done.outcome, done.error_type = "failed", str(answer.status)
     await turn.settle_now()
@@ -72,7 +72,7 @@ async def _stream(turn: Turn, answer: ClientResponse) -> web.StreamResponse:
             done.first_chunk()
             out = view.feed(chunk)
             if turn.settling is None and view.watcher.ended:
-                _take_over(turn, view)
+                _take_over(turn, view, dropped=view.drop is not None)
                 turn.settle()  # on its way before the client can answer [DONE]; usage may come as late as that
             if out:
                 await response.write(out)
@@ -83,20 +83,23 @@ async def _stream(turn: Turn, answer: ClientResponse) -> web.StreamResponse:
         return response
     except Exception as error:  # noqa: BLE001  # whatever broke the provider's stream, the client is told in its own format
         broke = error
-    if not (view.watcher.complete or view.watcher.failed):
+    seen = view.watcher.complete or view.watcher.failed
+    if not seen and (broke is not None or not view.blind):
         return await _broken(turn, view, response, broke)
     rest = view.finish()
     if rest:
         await response.write(rest)
     if turn.settling is None:
-        _take_over(turn, view)
+        _take_over(turn, view, dropped=view.drop is not None)
         turn.settle()
     await response.write_eof()
     return response
 
 
-def _take_over(turn: Turn, view: _View) -> None:
-    turn.outcome.read(view.watcher, dropped=view.drop is not None)
+def _take_over(turn: Turn, view: _View, *, dropped: bool) -> None:
+    turn.outcome.read(view.watcher, dropped=dropped)
+    if view.blind:  # an answer there was; what it says is seen with the next request
+        turn.outcome.outcome, turn.outcome.answer = "answered", "calls"
     if view.watcher.failed:
         turn.outcome.error_type = "upstream_error"  # the provider told the client itself
 
@@ -114,6 +117,10 @@ async def _broken(turn: Turn, view: _View, response: web.StreamResponse, error: 
     wrapped = UpstreamError(f"the provider's stream broke off ({reason})", code="upstream_broken")
     done.read(view.watcher, dropped=False)
     done.fail(wrapped)
+    if view.encoded:  # our words cannot stand in the provider's encoding: let the client see that it is not whole
+        if turn.request.transport is not None:
+            turn.request.transport.abort()
+        return response
     try:
         await response.write(view.finish())
         await response.write(b"data: " + turn.surface.error(wrapped, {}) + b"\n\n")
@@ -137,6 +144,16 @@ class _View:
         self.watcher = surface.watch(
             turn.ask, strip_usage=strip, drop=self.drop, status=answer.status, content_type=answer.content_type
         )
+
+    @property
+    def encoded(self) -> bool:
+        """Whether the answer came with an encoding."""
+        return self._inflater is not None
+
+    @property
+    def blind(self) -> bool:
+        """Whether its encoding cannot be looked into."""
+        return self._inflater is not None and self._inflater.blind
 
     def feed(self, chunk: bytes) -> bytes:
         """The bytes for the client."""

@@ -15,6 +15,7 @@ from guardproxy.core import budget, interventions, policy as policies, pricing, 
 from guardproxy.core.episode import pack_episode
 from guardproxy.core.model import (
     AppendText,
+    Ask,
     Decision,
     DropCalls,
     Edit,
@@ -152,12 +153,22 @@ class Turn:
         if self.decision.rung >= Rung.FINALIZE:
             ask = self.surface.widen(ask)  # the summary speaks of the whole window
         context = interventions.Context(view, language, put_back)
-        advice = interventions.carry_out(self.decision, ask, context)
+        advice = self._carried_out(ask, context)
         self.new_advice = tuple(edit for edit in advice if edit not in put_back)  # another attempt says the same once
         if any(isinstance(edit, Reply | Reject) for edit in self.new_advice):
             return self.new_advice
         splice = (SpliceUsage(),) if ask.may_splice_usage and proxy.policy.splice_usage else ()
         return (*put_back, *self.new_advice, *splice)
+
+    def _carried_out(self, ask: Ask, context: interventions.Context) -> tuple[Edit, ...]:
+        """The intervention's edits. One that raises is never the cause of a failed request: it goes on without."""
+        try:
+            return interventions.carry_out(self.decision, ask, context)
+        except Exception as error:  # noqa: BLE001
+            wrong = f"{self.decision.action}: {type(error).__name__}: {error}"
+            errors = (*self.decision.errors, wrong)
+            self.decision = replace(self.decision, action="observe", rung=Rung.OBSERVE, episode=None, errors=errors)
+            return ()
 
     @property
     def seen(self) -> View:

@@ -1,4 +1,4 @@
-"""What is told to telemetry: one frozen value a turn, one at the end of a run. Everything else is derived from them.
+"""What is told to telemetry: one value a turn, one at the end of a run. Everything else is derived from them.
 
 Times ending in `_ns` are nanoseconds since the epoch when they name a moment (`started_ns`) and plain nanoseconds when
 they name a stretch (`begin_ns`). Nothing here holds content: calls are names, ids and fingerprints.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from guardproxy.core.model import Decision, Fp, Step, Usage
+from guardproxy.core.model import Decision, Fp, Step, Usage, value
 from guardproxy.core.view import View
 
 ACTED = frozenset({"nudge", "firm", "refuse", "finalize", "cut", "pause", "deny"})
@@ -22,7 +22,7 @@ NO_USAGE = Usage()
 """No tokens."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Attempt:
     """One upstream call. `calls` are (tool, id, fingerprint as in `Step.call`) as the model proposed them."""
 
@@ -36,9 +36,9 @@ class Attempt:
     finish_reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TurnReport:
-    """All that is known of a turn when it is over.
+    """All that is known of a turn when it is over. Not frozen: `settle_now` makes it, `final_report` adds late times.
 
     `route` is the template, `status` what the client got, `traceparent` as it came in, `steps` those that the request
     brought and no earlier one did, `facts` the same, packed, where they are at hand (the log has them), `outcome` empty

@@ -239,9 +239,7 @@ async def test_estimates_are_corrected_by_what_the_provider_said(store: Store) -
         assert len(proxy._factors) <= 1025
 
 
-async def test_what_was_delivered_is_remembered_within_bounds(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_was_delivered_is_remembered_within_bounds(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "DELIVERED", 3)
     async with live(store) as running:
         for number in range(5):

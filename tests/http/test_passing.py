@@ -55,7 +55,10 @@ class Files:
 @asynccontextmanager
 async def files(store: Store, telemetry: Heard | None = None, **upstream: object) -> AsyncIterator[tuple[Files, Live]]:
     provider = Files()
-    async with serve(provider.handle) as url, live(store, telemetry, upstream={"url": f"{url}/v1", **upstream}) as running:
+    async with (
+        serve(provider.handle) as url,
+        live(store, telemetry, upstream={"url": f"{url}/v1", **upstream}) as running,
+    ):
         yield provider, running
 
 
@@ -76,7 +79,7 @@ async def test_a_list_of_models(store: Store, heard: Heard) -> None:
 
 
 UPLOADS = {
-    "multipart": ("multipart/form-data; boundary=xx", b'--xx\r\nContent-Disposition: form-data\r\n\r\n' + BINARY),
+    "multipart": ("multipart/form-data; boundary=xx", b"--xx\r\nContent-Disposition: form-data\r\n\r\n" + BINARY),
     "binary": ("application/octet-stream", BINARY),
     "JSON of another surface": ("application/json", b'{ "input":"x", "n":1.0 }'),
     "nothing": ("application/json", b""),

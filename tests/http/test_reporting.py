@@ -87,7 +87,9 @@ async def test_a_run(stream: bool, store: Store, heard: Heard) -> None:
     assert [report.usage.input for report in told] == [10, 0, 10, 10, 10, 10]
     assert all(report.started_ns <= report.attempts[0].started_ns <= report.ended_ns for report in told)
     assert all(0 < report.overhead_request_ns < 5e9 for report in told)
-    assert {(report.route, report.method, report.surface) for report in told} == {("/v1/chat/completions", "POST", "chat")}
+    assert {(report.route, report.method, report.surface) for report in told} == {
+        ("/v1/chat/completions", "POST", "chat")
+    }
 
 
 async def test_a_local_answer_has_no_attempt(store: Store, heard: Heard) -> None:

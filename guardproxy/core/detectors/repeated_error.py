@@ -24,6 +24,9 @@ class Settings:
     growth: float = 1.5
     """Pauses that grow by this factor each time are a retry with backoff; the first alarm waits one more (case B26)."""
 
+    pause_ms: int = 1000
+    """The last pause of a backoff is at least this long: shorter ones grow by chance."""
+
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
     """Count how many rounds in a row fail with the same calls and the same errors as the newest."""
@@ -35,7 +38,7 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     if len(run) < 2 or run[0].every(PENDING):
         return None
     triple, spared = settings.triple, ""
-    if len(run) == triple.nudge and _backing_off(run, settings.growth):
+    if len(run) == triple.nudge and _backing_off(run, settings):
         triple, spared = Triple(triple.nudge + 1, triple.firm + 1, triple.cut), "retry with growing pauses"
     reason = f"{named(run)} called {len(run)} times in a row with the same error"
     nears, unit = members(run), len(run[0].steps)
@@ -46,7 +49,8 @@ def _errors(one: Round) -> frozenset[tuple[bytes, bytes]]:
     return frozenset((step.near, step.signature) for step in one.steps)
 
 
-def _backing_off(run: list[Round], growth: float) -> bool:
+def _backing_off(run: list[Round], settings: Settings) -> bool:
     times = [one.steps[0].at_ms for one in reversed(run)]
     pauses = [later - earlier for earlier, later in pairwise(times)]
-    return len(pauses) > 1 and all(b >= growth * a > 0 for a, b in pairwise(pauses))
+    grow = all(b >= settings.growth * a > 0 for a, b in pairwise(pauses))
+    return len(pauses) > 1 and grow and pauses[-1] >= settings.pause_ms
