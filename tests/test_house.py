@@ -27,7 +27,6 @@ ELSEWHERE = {
     "errors.py": ("tests/http/test_bad_input.py", "values only; what they become is tested over HTTP"),
     "core/advice/en.py": ("tests/core/test_advice.py", "texts are data; one table for both languages"),
     "core/advice/zh.py": ("tests/core/test_advice.py", "texts are data; one table for both languages"),
-    "core/model.py": ("tests/core", "values only; every test of the core uses them"),
     "core/view.py": ("tests/store", "values only; what the store is asked and answers"),
     "demo/local.py": ("tests/demo/test_run.py", "needs the extra local-model; run there if it is installed"),
     "http/panic.py": ("tests/http/test_serve.py", "needs a running proxy"),

@@ -25,6 +25,9 @@ WINDOW_MOST = 512
 SHORT = 8
 """Messages in a short tail: for a conversation whose history is known, the newest rounds are all that is new."""
 
+SHORT_ROUNDS = 2
+"""Rounds in a short tail where all are calls and their results, and no text repeats anything."""
+
 HEAD_MOST = 64
 """How far the first user message is looked for."""
 
@@ -40,14 +43,17 @@ _KANA_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7af]")
 _LATIN_WORD = re.compile(r"[A-Za-z]{2,}")
 
 Raw = Mapping[str, object]
+_made = tuple.__new__
+"""Makes a named tuple of all its fields at half the price: there are a dozen messages and calls a request."""
 
 
 def head(messages: Sequence[Raw]) -> tuple[Message, ...]:
     """The leading run of system messages and the first user message."""
+    found: list[Message] = []
     leading = 0
     while leading < len(messages) and role_of(messages[leading]) == "system":
+        found.append(neutral(messages[leading]))
         leading += 1
-    found = [neutral(message) for message in messages[:leading]]
     for message in messages[leading : leading + HEAD_MOST]:
         if role_of(message) == "user":
             found.append(neutral(message))
@@ -58,16 +64,22 @@ def head(messages: Sequence[Raw]) -> tuple[Message, ...]:
 def tail(messages: Sequence[Raw], *, short: bool = False) -> tuple[tuple[Message, ...], int]:
     """The last messages, and the index of the first of them. `short`: only the newest rounds, complete ones."""
     found: list[Message] = []
-    calls = 0
+    calls = rounds = texts = 0
     at = len(messages)
     while at > 0:
         at -= 1
         message = neutral(messages[at])
         found.append(message)
-        calls += len(message.calls)
+        if message.calls:
+            calls += len(message.calls)
+            rounds += 1
+        elif message.role != "tool":
+            texts += 1
         full = calls >= WINDOW_CALLS or (len(found) >= WINDOW_MESSAGES and message.role != "tool")
-        enough = short and len(found) >= SHORT and message.role == "assistant"
-        if full or enough or len(found) >= WINDOW_MOST:
+        if full or len(found) >= WINDOW_MOST:
+            break
+        known = len(found) >= SHORT or (rounds >= SHORT_ROUNDS and not texts)
+        if short and known and message.role == "assistant":
             break
     found.reverse()
     return tuple(found), at
@@ -82,19 +94,20 @@ def role_of(message: Raw) -> str:
 def neutral(message: Raw) -> Message:
     """One message in neutral form. Never raises. The hot path of `read`: positional, and few calls."""
     get = message.get
-    role, content = role_of(message), get("content")
+    role, content = get("role"), get("content")
+    role = ROLES.get(role, "user") if isinstance(role, str) else "user"
     text, media = (content, ()) if isinstance(content, str) else _from_parts(content)
     if role == "assistant":
         if not text and isinstance(refusal := get("refusal"), str):
             text = refusal
-        return Message(role, text, calls_of(message), "", "", media)
+        return _made(Message, (role, text, calls_of(message), "", "", media, None))
     name = get("name")
     name = name if isinstance(name, str) else ""
     if role != "tool":
-        return Message(role, text, (), "", name, media)
+        return _made(Message, (role, text, (), "", name, media, None))
     call_id, failed = get("tool_call_id"), get("is_error")
     call_id = call_id if isinstance(call_id, str) else ""
-    return Message(role, text, (), call_id, name, media, failed if isinstance(failed, bool) else None)
+    return _made(Message, (role, text, (), call_id, name, media, failed if isinstance(failed, bool) else None))
 
 
 def calls_of(message: Raw) -> tuple[Call, ...]:
@@ -114,9 +127,8 @@ def _call(entry: Raw) -> Call:
 
 def _function(inner: Raw, call_id: str) -> Call:
     name, arguments = inner.get("name"), inner.get("arguments", inner.get("input"))
-    return Call(
-        name if isinstance(name, str) else "", arguments if isinstance(arguments, str) else text_of(arguments), call_id
-    )
+    name = name if isinstance(name, str) else ""
+    return _made(Call, (name, arguments if isinstance(arguments, str) else text_of(arguments), call_id))
 
 
 def _from_parts(content: object) -> tuple[str, tuple[bytes, ...]]:
@@ -147,9 +159,9 @@ def language(first: Sequence[Message], last: Sequence[Message]) -> str:
     """`zh` where the user's texts are mostly Chinese, else `en`. Characters weigh as much as words: code is Latin."""
     texts = [message.text for message in first if message.role == "user"]
     texts += [message.text for message in last[-WINDOW_MESSAGES:] if message.role == "user"][-LANGUAGE_TEXTS:]
-    sample = "\n".join([text[:LANGUAGE_CHARS] for text in texts])
-    if sample.isascii():
+    if all(map(str.isascii, texts)):  # known of each without looking
         return "en"
+    sample = "\n".join([text[:LANGUAGE_CHARS] for text in texts])
     han = len(_HAN.findall(sample))
     other = len(_KANA_HANGUL.findall(sample)) * 4 + len(_LATIN_WORD.findall(sample))
     return "zh" if han > other else "en"

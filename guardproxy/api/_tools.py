@@ -10,7 +10,14 @@ FINISHING = frozenset(("final_answer", "finish", "submit", "attempt_completion")
 
 def tool_names(tools: Sequence[object]) -> tuple[str, ...]:
     """Names in the order offered; an entry without a name (a hosted tool) goes by its type."""
-    return tuple(_names(tools))
+    found = []
+    for entry in tools:
+        function = entry.get("function") if isinstance(entry, dict) and "tools" not in entry else None
+        name = function.get("name") if isinstance(function, dict) else None
+        if not isinstance(name, str) or not name:
+            return tuple(_names(tools))  # not all of them plain functions
+        found.append(name)
+    return tuple(found)
 
 
 def _names(tools: Sequence[object]) -> Iterator[str]:

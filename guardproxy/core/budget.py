@@ -97,7 +97,11 @@ def last_affordable(view: View) -> Spent | None:
 
     Seconds: time gone plus this span's mean turn exceeds the limit.
     """
-    turns = next((s.used for s in view.spent if s.line.scope == "span" and s.line.dimension == "turns"), 0)
+    turns = 0
+    for spent in view.spent:
+        if spent.line.dimension == "turns" and spent.line.scope == "span":
+            turns = spent.used
+            break
     for spent in view.spent:
         line = spent.line
         if line.limit < 0:
@@ -147,5 +151,5 @@ def remaining(view: View) -> str:
         rest = line.limit - spent.used if line.clock else line.limit - spent.used - spent.held
         known = left.get(line.dimension)
         if known is None or rest < known:
-            left[line.dimension] = rest if rest > 0 else 0
+            left[line.dimension] = max(0, rest)
     return "{" + ",".join([f'"{name}":{rest}' for name, rest in left.items()]) + "}"  # the names are ours: no escapes

@@ -28,7 +28,8 @@ PAGING = frozenset(
 COSMETIC = frozenset("description explanation reason reasoning thought thoughts brief timeout security_risk".split())
 """Keys that explain a call and do not change what it does, dropped where another key remains."""
 
-_CODE = frozenset("/\\{}=|$`*~^@\n0123456789_()<>;")
+_CODE = re.compile(r"[/\\{}=|$`*~^@\n0-9_()<>;]")
+_DIGIT = re.compile("[0-9]")
 _WORDS = re.compile(r"[^\W_]+")
 _SCALARS = frozenset((str, int, float, bool))
 
@@ -48,7 +49,7 @@ class Canon(NamedTuple):
 def canonical(arguments: str, tool: Tool) -> Canon:
     """Canonical texts of arguments. What is not a JSON object is compared as it stands and marked invalid."""
     try:
-        value = _decode(arguments if arguments[:1] == "{" else arguments.strip() or "{}")
+        value = _value(arguments if arguments[:1] == "{" else arguments.strip() or "{}")
         if isinstance(value, dict):
             return _object(value, tool, nulls="null" in arguments)
     except (RecursionError, OverflowError, ValueError):
@@ -64,18 +65,28 @@ def _object(value: dict[str, object], tool: Tool, *, nulls: bool) -> Canon:
     core = kept
     if not COSMETIC.isdisjoint(kept):
         core = {k: v for k, v in kept.items() if k not in COSMETIC} or kept
-    plain = {k: _near(v, k) for k, v in core.items()}
+    plain: dict[str, object] = {}
+    for key, item in core.items():
+        if not isinstance(item, str):
+            plain[key] = _near(item, key)
+        else:
+            plain[key] = _words(item) if len(item) <= PROSE and key not in PAGING else item
     near = exact if plain == kept else _encode(plain)
-    masked = without_digits(near)
-    if len(masked) == len(near.encode("utf-8", "surrogatepass")):
+    if _DIGIT.search(near) is None:
         return Canon(exact, near, near, valid=True)
+    masked = without_digits(near)
     if not PAGING.isdisjoint(core):
         masked += _encode({k: v for k, v in core.items() if k in PAGING}).encode("utf-8", "surrogatepass")
     return Canon(exact, near, masked, valid=True)
 
 
 def _words(text: str) -> str:
-    if not _CODE.isdisjoint(text) or (" " not in text and not text.isalpha()):  # a path, code or an id
+    spaced = " " in text
+    letters = text.replace(" ", "").isalpha() if spaced else text.isalpha()
+    if letters:
+        if text.isascii():  # plain words
+            return text.lower() if not spaced else " ".join(text.lower().split())
+    elif not spaced or _CODE.search(text) is not None:  # a path, code or an id
         plain = text.removeprefix("./")  # only spacing is cosmetic there
         return plain if "  " not in plain and "\n" not in plain else " ".join(plain.split())
     plain = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
@@ -105,12 +116,21 @@ def _number(text: str) -> int | float:
     return int(value) if value.is_integer() and abs(value) < 1e15 else value
 
 
-_decode = json.JSONDecoder(parse_float=_number).decode
+_decoder = json.JSONDecoder(parse_float=_number)
 _nested = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+
+
+def _value(text: str) -> object:
+    """The value of a JSON text. Most hold nothing around it, and need no search for white space."""
+    try:
+        value, end = _decoder.raw_decode(text)
+    except ValueError:
+        end = -1
+    return value if end == len(text) else _decoder.decode(text)
 
 
 def _encode(value: dict[str, object]) -> str:
     """One text per value, whatever the order of keys. Flat objects, which most are, take a shorter way."""
-    if _SCALARS.issuperset(map(type, value.values())):
+    if _SCALARS.issuperset([type(item) for item in value.values()]):
         return repr(sorted(value.items()))
     return _nested(value)

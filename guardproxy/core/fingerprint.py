@@ -11,6 +11,7 @@ import re
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import cast
 
 from guardproxy.core import outcome
 from guardproxy.core.canon import Canon, canonical
@@ -48,7 +49,7 @@ def is_harness(text: str) -> bool:
 
 def strip_own(text: str) -> str:
     """The text without advice of ours that a client may have kept: paragraphs that begin with our mark."""
-    if GUARD_MARK not in text:
+    if "[" not in text or GUARD_MARK not in text:  # the first is ten times as fast
         return text
     paragraphs = text.split("\n\n")
     return "\n\n".join(part for part in paragraphs if not part.startswith(GUARD_MARK))
@@ -59,12 +60,24 @@ def hash16(key: bytes, *parts: str | bytes) -> Fp:
     return hashlib.blake2b(_framed(parts), key=key, digest_size=16).digest()
 
 
+_LENGTHS = tuple(struct.Struct(f"<{number}I") for number in range(32))
+
+
 def _framed(parts: Sequence[str | bytes]) -> bytes:
-    framed: list[bytes] = []
-    for part in parts:
-        raw = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-        framed += (len(raw).to_bytes(4, "little"), raw)
-    return b"".join(framed)
+    """All lengths, then all parts: of two lists with one framing the shorter would have to hold less and more."""
+    form = _LENGTHS[len(parts)] if len(parts) < len(_LENGTHS) else struct.Struct(f"<{len(parts)}I")
+    try:
+        text = "".join(cast("Sequence[str]", parts))
+    except TypeError:  # bytes among them
+        text = None
+    if text is not None and text.isascii():
+        return form.pack(*map(len, parts)) + text.encode()
+    raw = [_raw(part) for part in parts]
+    return form.pack(*map(len, raw)) + b"".join(raw)
+
+
+def _raw(part: str | bytes) -> bytes:
+    return part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
 
 
 _Known = tuple[tuple[Fp, Fp, Fp, Fp, Fp, Fp], Flag, Flag, str]
@@ -100,17 +113,20 @@ class Fingerprinter:
         self._memo_size = memo_size
         self.memo: dict[int, object] = {}
         """What callers remember of the texts that this printer has seen; they bound it."""
+        self.marks = pack(self.boundary(0)), pack(self.blank_step(0))
+        """The facts of a boundary and of a blank answer, without their time (see `stamp`)."""
 
-    def _hash(self, *parts: str | bytes) -> Fp:
-        """`hash16` with the key's block already taken in."""
+    def hash16(self, *parts: str | bytes) -> Fp:
+        """`hash16` with this key, which is quicker where it has been set up."""
         digest = self._keyed.copy()
         digest.update(_framed(parts))
         return digest.digest()
 
     def step(self, call: Call, result: Message | None, *, first: bool, at_ms: int) -> Step:
         """The step of a call and its result (None: not answered yet). `first`: it opens its assistant message."""
-        text, media, told = (result.text, result.media, result.failed) if result else (None, (), None)
-        known = hash((call.name, call.arguments, text, media, told))
+        name, arguments, _ = call
+        told = None if result is None else (result.text, result.media, result.failed)
+        known = hash((name, arguments, told))
         found = self._memo.get(known)
         if found is None:
             found = self._compute(call, result)
@@ -121,22 +137,25 @@ class Fingerprinter:
         return Step(Kind.CALL, tool, *prints, opening if first else flags, at_ms)
 
     def _compute(self, call: Call, result: Message | None) -> _Known:
-        tool, hasher = self._tool(call.name)
+        name, arguments, _ = call
+        tool, hasher = self._tool(name)
         canon = self._canonical(call, tool)
         exact = _finish(hasher, canon.exact)
         near = exact if canon.near is canon.exact else _finish(hasher, canon.near)
         masked = near if canon.masked is canon.near else _finish(hasher, canon.masked)
-        name = call.name.strip()
-        flags = self._call_flags(name, call.arguments, tool, canon)
-        answer = (NO_FP, NO_FP, NO_FP, int(Flag.UNANSWERED))
-        if result is not None:
-            answer = self._result(hasher, call.arguments, result, tool)
-        flags |= answer[3]
-        return (exact, near, masked, *answer[:3]), _FLAGS[flags], _FLAGS[flags | _ROUND_START], name
+        name = name.strip()
+        flags = self._call_flags(name, arguments, tool, canon)
+        if result is None:
+            answer, masked_answer, signature, more = NO_FP, NO_FP, NO_FP, int(Flag.UNANSWERED)
+        else:
+            answer, masked_answer, signature, more = self._result(hasher, arguments, result, tool)
+        flags |= more
+        prints = (exact, near, masked, answer, masked_answer, signature)
+        return prints, _FLAGS[flags], _FLAGS[flags | _ROUND_START], name
 
     def _canonical(self, call: Call, tool: Tool) -> Canon:
         """Canonical arguments, remembered: a call is looked at when it is proposed and again with its result."""
-        known = hash((call.name, call.arguments))
+        known = hash(call[:2])
         found = self._canons.get(known)
         if found is None:
             found = canonical(call.arguments, tool)
@@ -159,7 +178,7 @@ class Fingerprinter:
         flags = int(outcome.flags(inner, reads=tool.reads, told=result.failed))
         if result.media:
             flags = (flags | _MEDIA) & ~_VOID
-            text = f"{text}\0{self._hash(*result.media).hex()}"
+            text = f"{text}\0{self.hash16(*result.media).hex()}"
         printed = _finish(self._results, text)
         masked, signature = printed, NO_FP
         if flags & (_FAILED | _VOID):
@@ -189,7 +208,7 @@ class Fingerprinter:
 
     def blank_step(self, at_ms: int) -> Step:
         """The step of an answer with nothing in it, known from the same request coming again."""
-        blank = self._hash("blank")
+        blank = self.hash16("blank")
         return Step(Kind.EMPTY, "", blank, blank, blank, flags=Flag.ROUND_START, at_ms=at_ms)
 
     def boundary(self, at_ms: int) -> Step:
@@ -201,7 +220,7 @@ class Fingerprinter:
         known = self._texts.get(hash(text))
         if known is None:
             plain = " ".join(mask(strip_own(text)).casefold().split())
-            known = self._hash("text", without_digits(plain) if len(plain) >= FORM else plain)
+            known = self.hash16("text", without_digits(plain) if len(plain) >= FORM else plain)
             if len(self._texts) >= self._memo_size:
                 self._texts.clear()
             self._texts[hash(text)] = known
@@ -216,21 +235,38 @@ class Fingerprinter:
 _HEAD = struct.Struct("<BBHQBB")
 _AT = 4  # where the time stands in the header
 _VERSION = 1
+_KINDS = tuple(Kind)
+_BOUNDARY = bytes((_VERSION, Kind.BOUNDARY))
 
 
 def pack(step: Step) -> bytes:
     """The compact form that the ring keeps: a version byte, header, tool name, and the fingerprints that differ."""
     name = step.tool.encode("utf-8", "replace")[:TOOL_NAME]
-    prints = (step.call, step.near, step.masked, step.result, step.masked_result, step.signature)
-    bases = (NO_FP, step.call, step.near, NO_FP, step.result, NO_FP)
-    present = sum(1 << bit for bit, (fp, base) in enumerate(zip(prints, bases, strict=True)) if fp != base)
+    call, near, result, signature = step.call, step.near, step.result, step.signature
+    present, prints = 0, []
+    for bit, fp, base in (
+        (1, call, NO_FP),
+        (2, near, call),
+        (4, step.masked, near),
+        (8, result, NO_FP),
+        (16, step.masked_result, result),
+        (32, signature, NO_FP),
+    ):
+        if fp != base:
+            present |= bit
+            prints.append(fp)
     head = _HEAD.pack(_VERSION, step.kind, step.flags, max(0, step.at_ms), present, len(name))
-    return b"".join((head, name, *(fp for bit, fp in enumerate(prints) if present >> bit & 1)))
+    return b"".join((head, name, *prints))
 
 
 def stamp(fact: bytes, at_ms: int) -> bytes:
     """The same fact at another time."""
     return b"".join((fact[:_AT], at_ms.to_bytes(8, "little"), fact[_AT + 8 :]))
+
+
+def is_boundary(fact: bytes) -> bool:
+    """Whether a packed fact is the beginning of a request span; quicker than looking at its step."""
+    return fact[:2] == _BOUNDARY
 
 
 @lru_cache(maxsize=65_536)  # a ring comes back with every turn; a step is 0.4 KB
@@ -240,15 +276,13 @@ def unpack(fact: bytes) -> Step:
         raise ValueError("not a step of this version")
     _, kind, flags, at_ms, present, length = _HEAD.unpack_from(fact)
     at = _HEAD.size + length
-    if present > 63 or len(fact) != at + 16 * present.bit_count():
+    if present > 63 or kind >= len(_KINDS) or len(fact) != at + 16 * present.bit_count():
         raise ValueError("a torn step")
-    prints: list[Fp] = []
+    prints = [fact[start : start + 16] for start in range(at, len(fact), 16)]
     for bit in range(6):
-        if present >> bit & 1:
-            prints.append(fact[at : at + 16])
-            at += 16
-        else:
-            prints.append(prints[bit - 1] if bit in (1, 2, 4) else NO_FP)
-    name = fact[_HEAD.size : _HEAD.size + length].decode("utf-8", "replace")
+        if not present >> bit & 1:
+            prints.insert(bit, prints[bit - 1] if bit in (1, 2, 4) else NO_FP)
     call, near, masked, result, masked_result, signature = prints
-    return Step(Kind(kind), name, call, near, masked, result, masked_result, signature, Flag(flags), at_ms)
+    name = fact[_HEAD.size : _HEAD.size + length].decode("utf-8", "replace")
+    known = _FLAGS[flags] if flags < len(_FLAGS) else Flag(flags)
+    return Step(_KINDS[kind], name, call, near, masked, result, masked_result, signature, known, at_ms)

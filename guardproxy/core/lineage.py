@@ -109,7 +109,10 @@ class Lineage:
     def gave(self, thread: Thread, links: tuple[str, ...]) -> None:
         """The thread was given a round that is found again by these links."""
         for link in links:
-            _keep(self._links, link, self._links.get(link) or deque(maxlen=LINKED), LINKS).append(thread)
+            given = _keep(self._links, link, self._links.get(link) or deque(maxlen=LINKED), LINKS)
+            if thread in given:  # given the same round again: once is enough to be found, and to be taken out
+                given.remove(thread)
+            given.append(thread)
 
     def _head(self, opening: Opening) -> str:
         return f"{opening.org} {opening.identity.session} {opening.identity.head}"

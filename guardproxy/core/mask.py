@@ -20,17 +20,24 @@ EDGE = 2_048
 """Characters at each end in which volatile parts are masked. Time stamps in the middle of a long text stay."""
 
 SAID = 320
-"""Characters at each end in which a duration is looked for."""
+"""Characters at each end in which durations are looked for, and at the end tallies: such things are told there."""
 
-_SEARCHED = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ123456789x=", b"abcdefghijklmnopqrstuvwxyz000000000s:")
+TOLD = 160
+"""Characters at the end in which a tally is looked for ("read 3 times")."""
 
 _MOMENT = re.compile(
-    r"\d(?<![\w.]\d)(?:\d{3}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"  # 2026-01-31T10:00:00Z
-    r"|\d?:\d\d:\d\d(?:[.,]\d+)?(?: ?[AP]M)?)"  # 10:00:00
+    r"[0-9](?<![\w.][0-9])(?:[0-9]{3}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?(?:[.,][0-9]+)?"
+    r"(?:Z|[+-][0-9]{2}:?[0-9]{2})?"  # 2026-01-31T10:00:00Z
+    r"|[0-9]?:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?(?: ?[AP]M)?)"  # 10:00:00
 )
-_DURATION = re.compile(r"\d(?<![\w.]\d)[\d.]* ?(?:seconds|second|secs|sec|ms|s|milliseconds|minutes)\b")
-_TALLY = re.compile(r"(?i)\b(read|called|seen|shown|attempt|retry|try) #?\d+( times?)?")
-_LABEL = re.compile(r"[iI][dD][\"']?[:= ] ?[\"']?(?=\d|[\w-]*\d)[\w-]+")
+_MINUTE = re.compile(r":(?<=[0-9]:)[0-9][0-9]")
+_UNIT = re.compile(r"s(?:(?<=[0-9. ]s)|(?<=[0-9. ]ms))(?:ec|\b)")
+_LONG_UNIT = re.compile(r"mi(?<=[0-9. ]mi)(?:nutes|lliseconds)")
+_DURATION = re.compile(r"[0-9](?<![\w.][0-9])[0-9.]* ?(?:seconds|second|secs|sec|ms|s|milliseconds|minutes)\b")
+_TALLY = re.compile(r"(?i:\b(read|called|seen|shown|try) #?[0-9]+ times?|\b(attempt|retry) #?[0-9]+(?: times?)?)")
+_LABEL = re.compile(r"[iI][dD][\"']?[:=] ?[\"']?(?=[0-9]|[\w-]*[0-9])[\w-]+")
+_ID = re.compile(r"d(?<=[iI]d)[\"']?[:=]")
+_UPPER_ID = re.compile(r"D(?<=[iI]D)[\"']?[:=]")
 _LABELLED = ("chunk", "request", "trace", "span", "run", "session", "message", "correlation", "agent", "process")
 _UUID = re.compile(r"-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b")
 _HEX = re.compile(r"0x[0-9a-fA-F]{4,16}\b")
@@ -43,12 +50,7 @@ VOLATILE_KEYS = frozenset(
     "created_at createdat updated_at updatedat receipt nonce etag elapsed elapsed_ms duration duration_ms took "
     "latency latency_ms server_time servertime".split()
 )
-"""JSON keys (casefolded) that change with every answer and say nothing about what it holds."""
-
-_KEY_HINTS = (
-    'ts"', 'stamp"', '_id"', 'eid"', 'tid"', 'nid"', '_at"', 'dat"', "receipt", "nonce", "etag", "elapsed", "duration",
-    'took"', "latency", "servert", "server_t",
-)  # fmt: skip
+"""JSON keys (in lower case) that change with every answer and say nothing about what it holds."""
 
 
 def _without_uuids(text: str) -> str:
@@ -57,14 +59,32 @@ def _without_uuids(text: str) -> str:
         if middle.start() - last >= 8:
             pieces += [text[last : middle.start() - 8], "~"]
             last = middle.end()
-    return "".join((*pieces, text[last:]))
+    return "".join((*pieces, text[last:])) if last else text
 
 
-def _without_durations(text: str) -> str:
-    """Durations are told first or last; numbers before words with s in the middle are many and are none."""
+def _said(text: str) -> str:
+    """Durations and tallies at the ends. Numbers before words with s in the middle of a text are many and are none."""
     if len(text) <= 2 * SAID:
+        return _untold(text)
+    return _untimed(text[:SAID]) + text[SAID:-SAID] + _untold(text[-SAID:])
+
+
+def _untimed(text: str) -> str:
+    if _UNIT.search(text) is not None or _LONG_UNIT.search(text) is not None:
         return _DURATION.sub("~", text)
-    return _DURATION.sub("~", text[:SAID]) + text[SAID:-SAID] + _DURATION.sub("~", text[-SAID:])
+    return text
+
+
+def _untold(text: str) -> str:
+    text = _untimed(text)
+    end = text[-TOLD:].lower()
+    if " time" in end or "attempt " in end or "retry " in end:
+        return text[:-TOLD] + _TALLY.sub(_untallied, text[-TOLD:])
+    return text
+
+
+def _untallied(tally: re.Match[str]) -> str:
+    return f"{tally[1] or tally[2]} ~"
 
 
 def _unlabelled(label: re.Match[str]) -> str:
@@ -76,26 +96,20 @@ def _unlabelled(label: re.Match[str]) -> str:
 
 
 def _edge(text: str) -> str:
-    # "0.35 s", "12 ms" and "0x1f" all hold "0s" then, "id: 7" and "id=7" hold "id:": four searches instead of twenty
-    view = text.encode("ascii", "replace").translate(_SEARCHED, b" .m\"'")
-    if b"0" not in view:
-        return text
-    if b":00:00" in view:
+    # a sign alone is found ten times as fast as a word, and a pattern that begins with one literal faster than others
+    timed = ":" in text
+    if timed and _MINUTE.search(text) is not None:
         text = _MOMENT.sub("~", text)
-    if b"0s" in view:
-        text = _without_durations(_HEX.sub("~", text) if "0x" in text else text)
-    if b"@" in view:
+    if "x" in text and "0" in text:
+        text = _HEX.sub("~", text)
+    text = _said(text)
+    if "@" in text:
         text = _IDENTITY.sub("~", text)
-    if view.count(b"-") > 3:
+    if "-" in text:
         text = _without_uuids(text)
-    if b"id:" in view:
+    if (timed or "=" in text) and (_ID.search(text) is not None or _UPPER_ID.search(text) is not None):
         text = _LABEL.sub(_unlabelled, text)
-    if b"/tp/" in view:
-        text = _SCRATCH.sub("~", text)
-    end = view[-256:]
-    if b"0ties" in end or b"attept" in end or b"retry" in end:
-        text = _TALLY.sub(r"\1 ~", text)
-    return text
+    return _SCRATCH.sub("~", text) if "/tmp/" in text else text  # noqa: S108
 
 
 def mask(text: str) -> str:
@@ -121,15 +135,14 @@ def without_digits(text: str) -> bytes:
 def settled(value: object) -> object:
     """A parsed JSON answer without its volatile keys."""
     if isinstance(value, dict):
-        return {k: settled(v) for k, v in value.items() if str(k).casefold() not in VOLATILE_KEYS}
+        return {k: settled(v) for k, v in value.items() if str(k).lower() not in VOLATILE_KEYS}
     if isinstance(value, list):
         return [settled(item) for item in value]
     return value
 
 
 def _hinted(text: str) -> bool:
-    low = text.lower()
-    return any(hint in low for hint in _KEY_HINTS)
+    return "\\u" in text or not VOLATILE_KEYS.isdisjoint(text.lower().split('"'))
 
 
 def result_text(text: str) -> str:

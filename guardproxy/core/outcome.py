@@ -60,7 +60,8 @@ _STATUS = re.compile(
     r'"(?:detail|message)"\s*:\s*"(?:not found|unauthori|forbidden|internal server|invalid|error|failed)|'
     r'"exit_?code"\s*:\s*-?[1-9]'
 )
-_EXIT = re.compile(r"<returncode>-?[1-9]|exit(?:ed with)? (?:code|status):? -?[1-9]|<error>|<tool_use_error>")
+_EXIT = re.compile(r"exit(?:ed with)? (?:code|status):? -?[1-9]")
+_TAGGED = re.compile(r"<returncode>-?[1-9]|<error>|<tool_use_error>")
 _RAISED = re.compile(r"(?m)(?:Error|Exception|Interrupt)(?=:|$)")
 _COUNTED = re.compile(r"fail(?:ed|ing|ures?)\b|errors?\b")
 _SOME = frozenset("123456789")
@@ -123,9 +124,16 @@ def failed(text: str, *, reads: bool) -> bool:
             return True
     elif _FIRST.match(first) is not None:
         return True
-    if ("exit" in low or "code>" in low or low[:1] == "<") and _EXIT.search(low) is not None:
+    if "x" in low and "exit" in low and _EXIT.search(low) is not None:
+        return True
+    if "<" in low and _tagged(low):
         return True
     return not reads and _fails_inside(edges, low, first)
+
+
+def _tagged(low: str) -> bool:
+    """Whether a tag says so: a return code anywhere, the others where the whole text is tags."""
+    return (low[0] == "<" or "<returncode>" in low) and _TAGGED.search(low) is not None
 
 
 def _raised(text: str) -> str:
@@ -140,18 +148,25 @@ def _raised(text: str) -> str:
 
 
 def _fails_inside(edges: str, low: str, first: str) -> bool:
-    hinted = "not " in first or "n't" in first or "no such" in first or "denied" in first or "inval" in first
-    hinted = hinted or "unexp" in first or "cannot" in first or " serv" in first or "gate" in first or "too m" in first
-    if hinted and len(edges) <= 2 * EDGE and _WITHIN.search(first) is not None:
+    if len(edges) <= 2 * EDGE and _maybe_within(first) and _WITHIN.search(first) is not None:
         return True
     tail = edges[-EDGE:]
-    if ("rror" in tail or "xception" in tail or "nterrupt" in tail) and _raised(tail):
+    erring = "error" in low
+    named = "E" in tail and ((erring and "Error" in tail) or "Exception" in tail)
+    if (named or ("I" in tail and "Interrupt" in tail)) and _raised(tail):
         return True
     last = low[-200:].rsplit("\n", 1)[-1]
     doubted = "not " in last or "wrong" in last or "incorrect" in last or "again" in last or "mismatch" in last
     if doubted and _VERDICT.search(last) is not None:
         return True
-    return reports(edges, low)
+    return reports(edges, low) if erring or "fail" in low else "did not pass" in low
+
+
+def _maybe_within(first: str) -> bool:
+    return (
+        "not " in first or "n't" in first or "no such" in first or "denied" in first or "inval" in first
+        or "unexp" in first or "cannot" in first or " serv" in first or "gate" in first or "too m" in first
+    )  # fmt: skip
 
 
 def _maybe_pending(low: str) -> bool:

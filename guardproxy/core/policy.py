@@ -79,15 +79,14 @@ def decide(view: View, policy: Policy, *, lost: bool = False) -> Decision:
     if not view.counted:
         return Decision("pass", reason="no turn: a request without tools on a session that has them")
     trail = session.trail(view)
-    past = episodes_of.unpack_episodes(view.episodes)
+    past = episodes_of.unpack_episodes(view.episodes) if view.episodes else ()
     found, errors = _find(trail, past, policy)
-    judged = [
-        _budget(trail, view, policy),
-        _overspent(view, policy),
-        _forgetful(view, policy),
-        *(_loop(trail, past, policy, found, mode, lost=lost) for mode in ("enforce", "observe")),
-    ]
-    acted = [_acted(decision, policy, trail, past) for decision in judged]
+    judged = [_budget(trail, view, policy), _overspent(view, policy), _forgetful(view, policy)]
+    if found:
+        judged += [_loop(trail, past, policy, found, mode, lost=lost) for mode in ("enforce", "observe")]
+    if not any(judged):  # most turns
+        return Decision("pass", findings=found, errors=errors)
+    acted = [_acted(decision, policy, trail, past) for decision in judged if decision is not None]
     worst = max(acted, key=lambda one: (one.rung >= Rung.NUDGE and one.mode == "enforce", one.rung))
     spared = tuple(finding.spared for finding in found if finding.spared)
     return replace(worst, findings=found, spared=spared, errors=errors)
@@ -107,7 +106,7 @@ def _denied(view: View) -> Decision:
     return Decision("deny", Rung.CUT, f"budget.{line.dimension}", line.limit, reason, refused=line)
 
 
-def _budget(trail: Trail, view: View, policy: Policy) -> Decision:
+def _budget(trail: Trail, view: View, policy: Policy) -> Decision | None:
     reached = budget.judge(trail, view, policy.limits)
     if reached:
         limit, count = reached
@@ -118,29 +117,29 @@ def _budget(trail: Trail, view: View, policy: Policy) -> Decision:
         return Decision(action, rung, rule, count, reason)
     spent = budget.last_affordable(view)
     if spent is None:
-        return Decision("pass")
+        return None
     line = spent.line
     reason = f"{line.dimension} of this {line.scope}: {spent.used} of {line.limit} used, this is the last that fits"
     return Decision("finalize", Rung.FINALIZE, f"budget.{line.dimension}", spent.used, reason)
 
 
-def _overspent(view: View, policy: Policy) -> Decision:
+def _overspent(view: View, policy: Policy) -> Decision | None:
     """What a limit in observe mode would have refused: the store only counts for it."""
     stored_as = policy.stored
-    if stored_as == policy.limits:
-        return Decision("pass")
+    if stored_as is policy.limits:
+        return None
     used = {(spent.line.scope, spent.line.dimension): spent.used + spent.held for spent in view.spent}
     for limit, stored in zip(policy.limits, stored_as, strict=True):
         if stored != limit and used.get((limit.scope, limit.dimension), 0) > limit.limit:
             reason = f"{limit.dimension} of this {limit.scope}: past the limit of {limit.limit}"
             return Decision("deny", Rung.CUT, f"budget.{limit.dimension}", limit.limit, reason)
-    return Decision("pass")
+    return None
 
 
-def _forgetful(view: View, policy: Policy) -> Decision:
+def _forgetful(view: View, policy: Policy) -> Decision | None:
     """The same request again after an answer with content: the agent forgets to append. Not the model's loop."""
     if not view.equal:
-        return Decision("pass")
+        return None
     rung = Rung.CUT if view.equal >= policy.equal_limit else Rung.OBSERVE
     reason = f"the same request {view.equal + 1} times: the agent does not append the answers to its messages"
     return Decision(ACTIONS[rung], rung, "equal_request", view.equal + 1, reason)
@@ -149,18 +148,20 @@ def _forgetful(view: View, policy: Policy) -> Decision:
 def _find(trail: Trail, past: Sequence[Episode], policy: Policy) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """What the detectors see, and the episodes that go on without them."""
     findings, errors = _detect(trail, policy)
+    if not past:
+        return tuple(findings), errors
     further = [found for one in _newest(past) if (found := episodes_of.continued(one, trail))]
     return (*findings, *further), errors
 
 
 def _loop(
     trail: Trail, past: Sequence[Episode], policy: Policy, found: Sequence[Finding], mode: str, *, lost: bool
-) -> Decision:
+) -> Decision | None:
     """The decision on loops by the rules of one mode. Each mode has its own marks: a shadow silences nobody."""
     findings = [one for one in found if policy.mode_of(one.rule) == mode]
     past = [one for one in past if policy.mode_of(one.rule) == mode]
     if not findings:
-        return Decision("pass")
+        return None
     climbed = [(episodes_of.climb(f, episodes_of.find(f, past), trail), f) for f in findings]
     rung, finding = max(climbed, key=lambda pair: (pair[0], SPECIFICITY.get(pair[1].rule, 0), pair[1].count))
     return _speak(rung, finding, trail, past, lost=lost)

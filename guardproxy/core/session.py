@@ -7,12 +7,12 @@ turns its answer back into steps. Rules: DESIGN section 5.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TypeVar, cast
 
-from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter, hash16, is_harness, pack, stamp, unpack
-from guardproxy.core.model import Ask, Call, Flag, Kind, Message, Step, Trail
+from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter, is_boundary, is_harness, pack, stamp, unpack
+from guardproxy.core.model import Ask, Call, Flag, Kind, Message, Step, Trail, value
 from guardproxy.core.view import Identity, RoundFact, TurnFact, View
 
 WINDOW = 24
@@ -28,10 +28,11 @@ MEMO = 16_384
 """Rounds and heads remembered per process; their hashes are 64 bits of a keyed hash, so that none can be forged."""
 
 T = TypeVar("T")
+_Called = tuple[str, tuple[bytes, ...], dict[str, int]]
 _REGISTERED = re.compile(r"[^\x21-\x7e]+")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Round:
     """One assistant message of the request, the results that answer its calls, and the user text that follows."""
 
@@ -48,6 +49,9 @@ def pair(calls: Sequence[Call], results: Sequence[Message]) -> tuple[Message | N
     By id where the ids of the calls are unique and not empty (clients answer in the order of finishing), else in
     order: providers repeat ids and leave them empty (cases B48, B49, B51).
     """
+    if len(calls) == 1:  # the common case, and the same answer: its id, else the order
+        only = next((one for one in results if one.call_id == calls[0].id != ""), results[0] if results else None)
+        return (only,)
     ids = [call.id for call in calls]
     if all(ids) and len(set(ids)) == len(ids):
         by_id = {message.call_id: message for message in reversed(results)}
@@ -60,35 +64,42 @@ def pair(calls: Sequence[Call], results: Sequence[Message]) -> tuple[Message | N
 def rounds(ask: Ask) -> list[Round]:
     """The rounds in the ask's tail, oldest first. Messages before the first assistant message are left out."""
     found: list[Round] = []
-    opened: tuple[int, Message] | None = None
+    opened: Message | None = None
+    at, index = 0, ask.tail_start
     results: list[Message] = []
     replies: list[str] = []
-    for index, message in enumerate((*ask.tail, Message("assistant")), ask.tail_start):
-        if message.role == "assistant":
-            if opened:
-                found.append(_closed(opened, results, replies))
-            opened, results, replies = (index, message), [], []
-        elif message.role == "tool":
+    for message in ask.tail:
+        role = message.role
+        if role == "assistant":
+            if opened is not None:
+                found.append(_closed(at, opened, results, replies))
+            opened, at, results, replies = message, index, [], []
+        elif role == "tool":
             results.append(message)
-        elif message.role == "user":
+        elif role == "user":
             replies.append(message.text)
+        index += 1
+    if opened is not None:
+        found.append(_closed(at, opened, results, replies))
     return found
 
 
-def _closed(opened: tuple[int, Message], results: list[Message], replies: list[str]) -> Round:
-    index, message = opened
+def _closed(index: int, message: Message, results: list[Message], replies: list[str]) -> Round:
     reply = "\n".join(replies) if replies else None
-    return Round(index, message.text, message.calls, pair(message.calls, results), reply)
+    calls = message.calls
+    return Round(index, message.text, calls, pair(calls, results) if calls else (), reply)
 
 
 def round_digest(printer: Fingerprinter, calls: Sequence[Call], text: str) -> str:
     """Digest of what an assistant message did: its calls without ids, else its text. Equal for request and answer."""
     if not calls:
-        return hash16(printer.key, "said", printer.text(text)).hex()
-    key = hash(("round", tuple((call.name, call.arguments) for call in calls)))
-    return _remembered(
-        printer, key, lambda: hash16(printer.key, "round", *sorted(printer.call(call) for call in calls)).hex()
-    )
+        return printer.hash16("said", printer.text(text)).hex()
+    key = hash(("round", *calls))
+    found = printer.memo.get(key)
+    if found is None:
+        made = [printer.call(call) for call in calls]
+        found = _remember(printer, key, printer.hash16("round", *sorted(made)).hex())
+    return cast("str", found)
 
 
 def links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call], text: str) -> tuple[str, ...]:
@@ -97,70 +108,97 @@ def links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call],
     Ids together with the head come first: two runs of different tasks may carry the same ids. Without the head only
     what is specific by itself counts; that is how a compacted conversation is recognised.
     """
-    found: list[str] = []
-    ids = sorted(call.id for call in calls)
+    known = hash(("links", tenant, head, text if len(calls) == 0 else "", *calls))
+    found = printer.memo.get(known)
+    if found is None:
+        found = _remember(printer, known, tuple(_links(printer, tenant, head, calls, text)))
+    return cast("tuple[str, ...]", found)
+
+
+def _links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call], text: str) -> Iterator[str]:
+    ids = sorted([call.id for call in calls])
     digest = round_digest(printer, calls, text)
-
-    def add(*parts: str) -> None:
-        found.append(hash16(printer.key, "link", tenant, *parts).hex())
-
     if ids and all(ids):
-        add("ids", head, *ids)
+        yield printer.hash16("link", tenant, "ids", head, *ids).hex()
     if calls or text.strip():
-        add("round", head, digest)
+        yield printer.hash16("link", tenant, "round", head, digest).hex()
     if ids and min(map(len, ids)) >= SPECIFIC_ID and len(set(ids)) == len(ids):
-        add("ids", *ids)
+        yield printer.hash16("link", tenant, "ids", *ids).hex()
     if not calls and len(text) >= SPECIFIC_TEXT:
-        add("text", digest)
-    return tuple(found)
+        yield printer.hash16("link", tenant, "text", digest).hex()
 
 
 def identify(ask: Ask, printer: Fingerprinter, tenant: str) -> Identity:
     """Say whose turn this is, as far as the request itself tells. `begin` resolves the rest."""
-    parts: list[str | bytes] = [tenant]
-    for message in ask.head:
-        parts += [message.role, message.text, *message.media]
-    head: str = _remembered(printer, hash(("head", *parts)), lambda: hash16(printer.key, "head", *parts).hex())
+    head = _tenants_head(_head(ask, printer), printer, tenant)
     last = next((m for m in reversed(ask.tail) if m.role == "assistant"), None)
     candidates = links(printer, tenant, head, last.calls, last.text) if last else ()
-    session, thread = (_REGISTERED.sub("_", part) for part in (ask.declared.session, ask.declared.thread))
+    session, thread = ask.declared.session, ask.declared.thread
+    if session or thread:
+        session, thread = _REGISTERED.sub("_", session), _REGISTERED.sub("_", thread)
     return Identity(session, thread, head, last is None, candidates, ask.declared.source)
+
+
+def _head(ask: Ask, printer: Fingerprinter) -> str:
+    """Digest of the leading system messages and the first user message."""
+    key = hash(("head", ask.head))
+    found = printer.memo.get(key)
+    if found is None:
+        parts: list[str | bytes] = []
+        for message in ask.head:
+            parts += (message.role, message.text, *message.media)
+        found = _remember(printer, key, printer.hash16("head", *parts).hex())
+    return cast("str", found)
+
+
+def _tenants_head(head: str, printer: Fingerprinter, tenant: str) -> str:
+    key = hash(("head", tenant, head))
+    found = printer.memo.get(key) or _remember(printer, key, printer.hash16("head", tenant, head).hex())
+    return cast("str", found)
 
 
 def observe(ask: Ask, printer: Fingerprinter, now_ms: int) -> TurnFact:
     """The facts of a request: its rounds within the window, the digest that knows a retry, and the last user text."""
+    seen: set[bytes] = set()
     found = rounds(ask)
-    seen = {printer.text(m.text) for m in ask.head if m.role == "user"}
+    if any(turn.reply for turn in found):
+        seen = {printer.text(m.text) for m in ask.head if m.role == "user"}
     facts = [_round_fact(turn, printer, now_ms, seen) for turn in found]
-    blank = pack(printer.blank_step(now_ms))
-    boundary = pack(printer.boundary(now_ms))
-    return TurnFact(_conversation(ask, printer), ask.count, _window(facts), _last_user(ask, printer), boundary, blank)
+    boundary, blank = printer.marks
+    return TurnFact(
+        _conversation(ask, printer),
+        ask.count,
+        _window(facts),
+        _last_user(ask, printer),
+        stamp(boundary, now_ms),
+        stamp(blank, now_ms),
+    )
 
 
-def _remembered(printer: Fingerprinter, key: int, make: Callable[[], T]) -> T:
-    """What was made for `key` before. Agents send the same history with every request; the memo is bounded."""
-    found = printer.memo.get(key)
-    if found is None:
-        if len(printer.memo) >= MEMO:
-            printer.memo.clear()
-        found = printer.memo[key] = make()
-    return cast("T", found)
+def _remember(printer: Fingerprinter, key: int, made: T) -> T:
+    """Keep what was made. Agents send the same history with every request; the memo is bounded."""
+    if len(printer.memo) >= MEMO:
+        printer.memo.clear()
+    printer.memo[key] = made
+    return made
 
 
 def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[bytes]) -> RoundFact:
-    said = printer.text(turn.reply) if turn.reply else b""
-    fresh = bool(said) and said not in seen and not is_harness(turn.reply or "")
-    seen.add(said)
+    fresh = False
+    if turn.reply is not None:
+        said = printer.text(turn.reply) if turn.reply else b""
+        fresh = bool(said) and said not in seen and not is_harness(turn.reply)
+        seen.add(said)
     if not turn.calls:
         digest = round_digest(printer, turn.calls, turn.text)
         return RoundFact(digest, turn.index, _spoken(turn, printer, now_ms, genuine=fresh))
-    answers = tuple(None if r is None else (r.text, r.media, r.failed) for r in turn.results)
-    calls = tuple((call.name, call.arguments) for call in turn.calls)
-    digest, facts, counts = _remembered(printer, hash((calls, answers)), lambda: _called(turn, printer))
-    return RoundFact(digest, turn.index, tuple(stamp(fact, now_ms) for fact in facts), counts)
+    key = hash(("called", turn.calls, turn.results))
+    known = printer.memo.get(key) or _remember(printer, key, _called(turn, printer))
+    digest, facts, counts = cast("_Called", known)
+    return RoundFact(digest, turn.index, tuple([stamp(fact, now_ms) for fact in facts]), counts)
 
 
-def _called(turn: Round, printer: Fingerprinter) -> tuple[str, tuple[bytes, ...], dict[str, int]]:
+def _called(turn: Round, printer: Fingerprinter) -> _Called:
     """Digest, facts (without their time) and counters of a round with calls."""
     facts, counts = [], dict[str, int]()
     for number, (call, result) in enumerate(zip(turn.calls, turn.results, strict=True)):
@@ -209,32 +247,36 @@ def _conversation(ask: Ask, printer: Fingerprinter) -> str:
     Not the whole history: cost must not grow with it, and histories only grow, so that equal length and equal end
     mean an equal conversation.
     """
-    parts: list[str | bytes] = [str(ask.count), *(m.text for m in ask.head)]
+    parts: list[str | bytes] = ["conversation", str(ask.count), _head(ask, printer)]
     for message in ask.tail[-4:]:
-        parts += [message.role, message.text, message.call_id, *message.media]
-        parts += [part for call in message.calls for part in (call.id, call.name, call.arguments)]
-    return hash16(printer.key, "conversation", *parts).hex()
+        parts += (message.role, message.text, message.call_id, *message.media)
+        for call in message.calls:
+            parts += (call.id, call.name, call.arguments)
+    return printer.hash16(*parts).hex()
 
 
 def unpack_all(facts: Iterable[bytes]) -> list[Step]:
     """Steps of the facts that this version can read; others are left out (a rolling upgrade writes both)."""
-    steps = []
+    facts = tuple(facts)
+    try:
+        return [unpack(fact) for fact in facts]
+    except ValueError:
+        steps = []
     for fact in facts:
-        try:
+        with suppress(ValueError):
             steps.append(unpack(fact))
-        except ValueError:
-            continue
     return steps
 
 
 def trail(view: View) -> Trail:
     """The steps since the last genuine user message, oldest first, with their ordinals in the thread."""
-    steps = unpack_all(view.ring)
-    first = view.steps - len(steps)
-    for position in range(len(steps) - 1, -1, -1):
-        if steps[position].kind is Kind.BOUNDARY:
-            return Trail(tuple(steps[position + 1 :]), first + position + 1)
-    return Trail(tuple(steps), first)
+    facts = view.ring
+    for position in range(len(facts) - 1, -1, -1):
+        if is_boundary(facts[position]):
+            facts = facts[position + 1 :]
+            break
+    steps = unpack_all(facts)
+    return Trail(tuple(steps), view.steps - len(steps))
 
 
 def answered(step: Step) -> bool:

@@ -17,6 +17,7 @@ from guardproxy.core.fingerprint import Fingerprinter, hash16
 from guardproxy.core.model import AppendText, Edit, Message
 
 NONCE = 12
+"""Bytes, as AES-GCM wants them (NIST SP 800-38D)."""
 
 At = Callable[[int], Message | None]
 """The message at an index of the request, if there is one: a surface reads it from the parsed body."""

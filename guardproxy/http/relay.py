@@ -31,9 +31,7 @@ async def forward(turn: Turn) -> web.StreamResponse:
     body = turn.surface.write(turn.ask, turn.edits)
     untouched = body is turn.ask.body
     edited_answer = any(isinstance(edit, DropCalls | SpliceUsage) for edit in turn.edits)
-    headers = proxy.upstream.request_headers(
-        turn.request.headers, identity=edited_answer, plain=not untouched
-    )
+    headers = proxy.upstream.request_headers(turn.request.headers, identity=edited_answer, plain=not untouched)
     done.sent, done.upstream_started_ns = True, time.time_ns()
     raw = turn.body.raw if untouched else body
     async with proxy.upstream.send("POST", turn.path, raw, headers) as answer:

@@ -6,76 +6,86 @@ import time
 from typing import TYPE_CHECKING
 
 from guardproxy.core import pricing, session
-from guardproxy.core.model import AppendText, Kind, Rung, Step
+from guardproxy.core.model import AppendText, Kind, Rung, Step, Usage
 from guardproxy.core.view import View
 from guardproxy.telemetry.report import Attempt, TurnReport
 
 if TYPE_CHECKING:
+    from guardproxy.http.outcome import Outcome
     from guardproxy.http.turn import Turn
 
 
 def report_of(turn: Turn, view: View) -> TurnReport:
     """The report of a turn whose answer is complete, or whose client left."""
-    ask, done, decision = turn.ask, turn.outcome, turn.decision
+    ask, done, opening, proxy = turn.ask, turn.outcome, turn.opening, turn.proxy
+    declared = ask.declared
     usage = done.usage_or_estimate(turn.need)
-    advice = "\n\n".join(edit.text for edit in turn.new_advice if isinstance(edit, AppendText))
-    ended_ns = time.time_ns()
+    facts = _new_facts(turn, view)
+    ended_ns = done.ended_ns or time.time_ns()
+    begun_ns = done.upstream_started_ns or ended_ns
     return TurnReport(
-        org=turn.opening.org,
+        org=opening.org,
         session=view.session,
         thread=view.thread,
         view=view,
-        decision=decision,
+        decision=turn.decision,
         started_ns=turn.started_ns,
         ended_ns=ended_ns,
         turn=view.turn,
-        agent=ask.declared.agent,
-        declared=bool(ask.declared.session),
+        agent=declared.agent,
+        declared=bool(declared.session),
         surface=ask.surface,
         route=turn.route,
         method=turn.request.method,
         model=ask.model,
         response_model=done.response_model,
         response_id=done.response_id,
-        provider=turn.proxy.provider,
-        server_address=turn.proxy.upstream.address,
-        server_port=turn.proxy.upstream.port,
+        provider=proxy.provider,
+        server_address=proxy.upstream.address,
+        server_port=proxy.upstream.port,
         stream=ask.stream,
         status=done.status or 499,
         error_type=done.error_type,
-        traceparent=turn.opening.traceparent,
+        traceparent=opening.traceparent,
         first_chunk_ns=done.first_chunk_ns,
-        attempts=_attempts(turn, ended_ns),
+        attempts=(_attempt(turn, usage, ended_ns),) if done.sent else (),
         usage=usage,
         cost_microusd=pricing.cost(turn.rates, usage),
-        edits=turn.edit_names(),
-        advice=advice,
-        steps=_new_steps(turn, view),
-        facts=_new_facts(turn, view),
+        edits=turn.edit_names() if turn.edits else (),
+        advice=_advice(turn) if turn.new_advice else "",
+        steps=_steps(facts) if facts else (),
+        facts=facts,
         outcome=_outcome(turn, view),
-        overhead_request_ns=_before_upstream(turn),
+        overhead_request_ns=begun_ns - turn.started_ns if begun_ns > turn.started_ns else 0,
         begin_ns=done.begin_ns,
-        hold={line.dimension: line.hold for line in turn.opening.lines if line.hold},
     )
 
 
-def _attempts(turn: Turn, ended_ns: int) -> tuple[Attempt, ...]:
-    done = turn.outcome
-    if not done.sent:
-        return ()
-    printer = turn.proxy.printer
-    calls = tuple((call.name, call.id, printer.call(call)) for call in (*done.calls, *done.dropped))
-    attempt = Attempt(
+def finish(report: TurnReport, done: Outcome) -> TurnReport:
+    """The same report with the times that were not known when the turn was settled."""
+    report.ended_ns = now = time.time_ns()
+    report.settle_ns = done.settle_ns
+    report.overhead_response_ns = max(0, now - (done.ended_ns or now))
+    return report
+
+
+def _attempt(turn: Turn, usage: Usage, ended_ns: int) -> Attempt:
+    done, fingerprint = turn.outcome, turn.proxy.printer.call
+    calls = done.calls or done.dropped  # never both
+    return Attempt(
         started_ns=done.upstream_started_ns,
-        ended_ns=done.ended_ns or ended_ns,
+        ended_ns=ended_ns,
         first_chunk_ns=done.first_chunk_ns,
         status=done.upstream_status,
         error_type=done.error_type,
-        usage=done.usage_or_estimate(turn.need),
-        calls=calls,
+        usage=usage,
+        calls=tuple([(call.name, call.id, fingerprint(call)) for call in calls]) if calls else (),
         finish_reason=done.finish_reason,
     )
-    return (attempt,)
+
+
+def _advice(turn: Turn) -> str:
+    return "\n\n".join(edit.text for edit in turn.new_advice if isinstance(edit, AppendText))
 
 
 def _new_facts(turn: Turn, view: View) -> tuple[bytes, ...]:
@@ -85,8 +95,8 @@ def _new_facts(turn: Turn, view: View) -> tuple[bytes, ...]:
     return () if stale else rounds[-1].facts
 
 
-def _new_steps(turn: Turn, view: View) -> tuple[Step, ...]:
-    return tuple(step for step in session.unpack_all(_new_facts(turn, view)) if step.kind is Kind.CALL)
+def _steps(facts: tuple[bytes, ...]) -> tuple[Step, ...]:
+    return tuple([step for step in session.unpack_all(facts) if step.kind is Kind.CALL])
 
 
 def _outcome(turn: Turn, view: View) -> str:
@@ -101,9 +111,3 @@ def _outcome(turn: Turn, view: View) -> str:
     if done.outcome == "answered" and done.answer == "text":
         return "finished"
     return ""
-
-
-def _before_upstream(turn: Turn) -> int:
-    done = turn.outcome
-    end = done.upstream_started_ns or done.ended_ns or time.time_ns()
-    return max(0, end - turn.started_ns)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from guardproxy.core import budget, interventions, policy as policies, pricing, session
-from guardproxy.core.episode import pack_episode
 from guardproxy.core.model import (
     AppendText,
     Ask,
@@ -27,11 +26,10 @@ from guardproxy.core.model import (
     SpliceUsage,
     Usage,
 )
-from guardproxy.core.view import Closing, Opening, View
+from guardproxy.core.view import Opening, View
 from guardproxy.errors import BadAsk, GuardError, StoreError
-from guardproxy.http import intake, relay, reporting
+from guardproxy.http import closing, intake, relay, reporting
 from guardproxy.http.outcome import Outcome
-from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
     from guardproxy.http.app import Proxy
@@ -91,7 +89,7 @@ class Turn:
         begun = time.perf_counter_ns()
         self.view = await self._begin()
         self.outcome.begin_ns = time.perf_counter_ns() - begun
-        put_back = self.put_back = proxy.ledger.put_back(self._message, self.view.ledger) if self.view.ledger else ()
+        put_back = self.put_back = proxy.ledger.put_back(self.message, self.view.ledger) if self.view.ledger else ()
         lost = bool(self.view.ledger) and not put_back
         self.decision = policies.decide(self.view, proxy.policy, lost=lost)
         self.edits = self._edits(put_back)
@@ -143,7 +141,8 @@ class Turn:
             return  # the lease ends by itself
         await self._close()
 
-    def _message(self, index: int) -> Message | None:
+    def message(self, index: int) -> Message | None:
+        """The message at an index of the request, if there is one."""
         found: Message | None = self.surface.message(self.ask, index)
         return found
 
@@ -207,9 +206,9 @@ class Turn:
         if self.decision.rule:
             found.append(("x-guardproxy-rule", self.decision.rule))
         if self.view:
-            trace = self.proxy.telemetry.trace_id(
-                self.view.session, self.view.session_started_ms, self.opening.org, self.view.traceparent
-            )
+            view, opening = self.view, self.opening
+            first = view.traceparent or (opening.traceparent if view.new_session else "")
+            trace = self.proxy.telemetry.trace_id(view.session, view.session_started_ms, opening.org, first)
             found.append(("x-guardproxy-session-id", self.view.session))
             found.append(("x-guardproxy-trace-id", trace))
             found.append(("x-guardproxy-turn", str(self.view.turn)))
@@ -245,11 +244,8 @@ class Turn:
 
     def final_report(self) -> TurnReport:
         """The report with the times that were not known when the turn was settled."""
-        now = time.time_ns()
-        done = self.outcome
-        after = max(0, now - (done.ended_ns or now))
         report: TurnReport = self.report  # type: ignore[assignment]  # `done` is called only with a report
-        return replace(report, ended_ns=now, settle_ns=done.settle_ns, overhead_response_ns=after)
+        return reporting.finish(report, self.outcome)
 
     async def settle_now(self) -> None:
         """Trip 2. Interrupted it may be called again: the store counts a token once."""
@@ -259,47 +255,9 @@ class Turn:
             self.report = reporting.report_of(self, view)
             if view.admitted and not view.closed:
                 begun = time.perf_counter_ns()
-                await self.proxy.books.settle(self._closing(view))
+                await self.proxy.books.settle(closing.closing_of(self, view))
                 self.outcome.settle_ns = time.perf_counter_ns() - begun
         self.settled = True
-
-    def _closing(self, view: View) -> Closing:
-        done, printer = self.outcome, self.proxy.printer
-        usage = done.usage_or_estimate(self.need)
-        links: tuple[str, ...] = ()
-        delivered = ""
-        if done.outcome == "answered" and done.answer in ("calls", "text"):
-            links = session.links(printer, self.opening.org, self.opening.identity.head, done.calls, done.text)
-            delivered = session.round_digest(printer, done.calls, done.text)
-            self.proxy.remember(links)
-        cost = pricing.cost(self.rates, usage)
-        episode = self.decision.episode
-        ledger = self.proxy.ledger.seal(self._message, self.new_advice, self.put_back)
-        return Closing(
-            token=self.opening.token,
-            org=self.opening.org,
-            session=view.session,
-            thread=view.thread,
-            outcome=done.outcome,
-            answer=done.answer,
-            spent={
-                "turns": 0 if self.decision.action == "deny" else 1,
-                "tool_calls": len(done.calls),
-                "input_tokens": usage.input,
-                "output_tokens": usage.output,
-                "total_tokens": usage.input + usage.output,
-                "cost_microusd": cost,
-            },
-            delivered=delivered,
-            links=links,
-            episodes=(pack_episode(episode),) if episode else (),
-            ledger=ledger,
-            close=self.decision.rule if self.decision.action == "cut" else "",
-            record=record_of(self.report) if self.report else b"",
-            usage=usage,
-            offset_ms=self.offset_ms,
-            count=self.ask.count,
-        )
 
     async def _close(self) -> None:
         await self.settle()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from guardproxy.telemetry import semconv as s
 from guardproxy.telemetry.report import Attempt, TurnReport
 
@@ -31,64 +29,66 @@ def flat(org: str, session: str, agent: str, *, declared: bool) -> Attributes:
     return found
 
 
-def of_turn(report: TurnReport) -> Iterator[tuple[str, Value]]:
-    """What only the span of a turn says."""
-    decision, view = report.decision, report.view
-    yield s.HTTP_METHOD, report.method
-    yield s.HTTP_ROUTE, report.route
-    yield s.HTTP_STATUS, report.status
+def of_turn(report: TurnReport, base: Attributes) -> Attributes:
+    """`base` and what only the span of a turn says."""
+    found, decision, view = base.copy(), report.decision, report.view
+    found[s.HTTP_METHOD] = report.method
+    found[s.HTTP_ROUTE] = report.route
+    found[s.HTTP_STATUS] = report.status
     if report.error_type:
-        yield s.ERROR_TYPE, report.error_type
+        found[s.ERROR_TYPE] = report.error_type
     if not report.session:
-        return
-    yield s.THREAD, clean(report.thread)
-    yield s.TURN, report.turn or view.turn
-    yield s.ACTION, decision.action
+        return found
+    found[s.THREAD] = clean(report.thread)
+    found[s.TURN] = report.turn or view.turn
+    found[s.ACTION] = decision.action
     if decision.rule:
-        yield s.RULE, decision.rule
-        yield s.COUNT, decision.count
-        yield s.MODE, report.intervention[1] or decision.mode
+        found[s.RULE] = decision.rule
+        found[s.COUNT] = decision.count
+        found[s.MODE] = report.intervention[1] or decision.mode
     if report.outcome:
-        yield s.OUTCOME, report.outcome
+        found[s.OUTCOME] = report.outcome
     if view.retry:
-        yield s.RETRY, True
+        found[s.RETRY] = True
     if view.degraded:
-        yield s.DEGRADED, True
+        found[s.DEGRADED] = True
     if report.edits:
-        yield s.EDITS, report.edits
+        found[s.EDITS] = report.edits
     if report.overhead_request_ns or report.overhead_response_ns:
-        yield s.OVERHEAD, (report.overhead_request_ns + report.overhead_response_ns) / 1e9
+        found[s.OVERHEAD] = (report.overhead_request_ns + report.overhead_response_ns) / 1e9
+    return found
 
 
-def of_attempt(report: TurnReport, attempt: Attempt, number: int, operation: str) -> Iterator[tuple[str, Value]]:
-    """What only the span of an upstream attempt says; tokens only of one that did not fail."""
-    usage = attempt.usage
-    yield s.GEN_AI_OPERATION, operation
-    yield s.GEN_AI_PROVIDER, report.provider
-    yield s.PEER_SERVICE, report.provider
-    yield s.GEN_AI_REQUEST_MODEL, clean(report.model)
-    yield s.ATTEMPT, number
+def of_attempt(report: TurnReport, attempt: Attempt, number: int, operation: str, base: Attributes) -> Attributes:
+    """`base` and what only the span of an upstream attempt says; tokens only of one that did not fail."""
+    found, usage = base.copy(), attempt.usage
+    found[s.GEN_AI_OPERATION] = operation
+    found[s.GEN_AI_PROVIDER] = report.provider
+    found[s.PEER_SERVICE] = report.provider
+    found[s.GEN_AI_REQUEST_MODEL] = clean(report.model)
+    found[s.ATTEMPT] = number
     if report.server_address:
-        yield s.SERVER_ADDRESS, report.server_address
-        yield s.SERVER_PORT, report.server_port
+        found[s.SERVER_ADDRESS] = report.server_address
+        found[s.SERVER_PORT] = report.server_port
     if report.stream:
-        yield s.GEN_AI_REQUEST_STREAM, True
+        found[s.GEN_AI_REQUEST_STREAM] = True
     if attempt.error_type:
-        yield s.ERROR_TYPE, attempt.error_type
-        return
-    yield s.GEN_AI_RESPONSE_MODEL, clean(report.response_model)
-    yield s.GEN_AI_RESPONSE_ID, clean(report.response_id)
-    yield s.GEN_AI_FINISH_REASONS, (clean(attempt.finish_reason) or "error",)
+        found[s.ERROR_TYPE] = attempt.error_type
+        return found
+    found[s.GEN_AI_RESPONSE_MODEL] = clean(report.response_model)
+    found[s.GEN_AI_RESPONSE_ID] = clean(report.response_id)
+    found[s.GEN_AI_FINISH_REASONS] = (clean(attempt.finish_reason) or "error",)
     if report.stream and attempt.first_chunk_ns:
-        yield s.GEN_AI_FIRST_CHUNK, (attempt.first_chunk_ns - attempt.started_ns) / 1e9
-    yield s.GEN_AI_INPUT, usage.input
-    yield s.GEN_AI_OUTPUT, usage.output
+        found[s.GEN_AI_FIRST_CHUNK] = (attempt.first_chunk_ns - attempt.started_ns) / 1e9
+    found[s.GEN_AI_INPUT] = usage.input
+    found[s.GEN_AI_OUTPUT] = usage.output
     for key, amount in (
         (s.GEN_AI_CACHE_READ, usage.cached),
         (s.GEN_AI_CACHE_WRITE, usage.cache_write),
         (s.GEN_AI_REASONING, usage.reasoning),
     ):
         if amount:
-            yield key, amount
+            found[key] = amount
     if usage.estimated:
-        yield s.ESTIMATED, True
+        found[s.ESTIMATED] = True
+    return found

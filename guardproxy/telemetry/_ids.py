@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hmac
+import hashlib
 import re
 from dataclasses import dataclass
 
@@ -31,8 +31,8 @@ def read_traceparent(text: str) -> Caller | None:
 def run_ids(key: bytes, org: str, session: str, started_ms: int) -> tuple[int, int]:
     """(trace id, root span id) of a run that brought no trace of its own; never zero."""
     text = "\x1f".join(("trace", org, session, str(started_ms))).encode(errors="surrogatepass")
-    digest = hmac.digest(key, text, "sha256")
-    return int.from_bytes(digest[:16], "big") or 1, int.from_bytes(digest[16:24], "big") or 1
+    digest = hashlib.blake2b(text, key=key[:64], digest_size=24).digest()  # a tenth of OpenSSL's price for an HMAC
+    return int.from_bytes(digest[:16], "big") or 1, int.from_bytes(digest[16:], "big") or 1
 
 
 def sampled(trace_id: int, ratio: float) -> bool:

@@ -25,6 +25,8 @@ USD = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 25, 50, 100)
 """Dollars; the shipped coding profile ends at 20."""
 FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25)
 """Seconds of our own work: the bar is one millisecond."""
+STORE = (*FAST, 0.5, 1.0)
+"""Seconds of a trip to the store, to where it has long been given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +113,7 @@ TABLE: tuple[Instrument, ...] = (
     _counter("guardproxy.cost.usd", "{usd}", (s.ORG, s.GEN_AI_REQUEST_MODEL), "Cost in dollars."),
     _counter("guardproxy.budget.rejections", "{request}", (s.SCOPE_OF_BUDGET, s.DIMENSION), "Requests denied."),
     _histogram("guardproxy.overhead.duration", "s", (s.PHASE,), FAST, "Our own work on a turn, store included."),
-    _histogram(
-        "guardproxy.store.operation.duration", "s", (s.STORE_OP, s.ERROR_TYPE), (*FAST, 0.5, 1.0), "Trips to the store."
-    ),
+    _histogram("guardproxy.store.operation.duration", "s", (s.STORE_OP, s.ERROR_TYPE), STORE, "Trips to the store."),
     _counter("guardproxy.store.fallbacks", "{fallback}", (s.STORE_MODE,), "Turns decided without the store."),
     _counter("guardproxy.store.changes", "{change}", (s.STATE,), "Times the store went away or came back."),
     _counter("guardproxy.upstream.retries", "{retry}", (s.GEN_AI_PROVIDER, s.ERROR_TYPE), "Attempts made again."),

@@ -6,12 +6,11 @@ workers alternating on one thread may give a repeated call the time of an earlie
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from guardproxy.core.model import Fp, Step
+from guardproxy.core.model import Fp, Step, value
 
-Key = tuple[str, str, str]
+Key = tuple[str, str, str | int]
 V = TypeVar("V")
 
 
@@ -22,15 +21,16 @@ class Recent(dict[Key, V], Generic[V]):
         super().__init__()
         self._limit = limit
 
-    def keep(self, key: Key, value: V) -> None:
+    def keep(self, key: Key, kept: V) -> None:
         """Store as the newest."""
-        self.pop(key, None)
-        if len(self) >= self._limit:
+        if key in self:
+            del self[key]
+        elif len(self) >= self._limit:
             del self[next(iter(self))]
-        self[key] = value
+        self[key] = kept
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Round:
     """The calls of one answer: fingerprint -> call id; when its last byte went out, and the span of the attempt."""
 

@@ -1,13 +1,16 @@
 """Log lines on stderr, as JSON or for people. One decision line a turn, without content.
 
 The decision line has what `replay` needs to judge the turn again: session, thread, turn and the facts (packed steps,
-as hex), beside what was decided. Everything goes through the standard library, so that any handler can be added.
+as hex), beside what was decided. Everything goes through the standard library, so that any handler can be added; only
+where ours is the one that hears a decision line, it is written without a record, which costs more than the line.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+import time
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -19,6 +22,7 @@ from guardproxy.telemetry.report import TurnReport
 TURNS: Final = logging.getLogger("guardproxy.turn")
 """Where the decision lines go; level INFO, so that `log_level: warning` turns them off."""
 
+_OURS, _ROOT = logging.getLogger("guardproxy"), logging.getLogger()
 _FIELDS = "guardproxy_fields"
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -43,10 +47,28 @@ def setup(level: str = "info", style: str = "text") -> None:
 
 def decision_line(report: TurnReport) -> None:
     """Log what was decided in a turn."""
-    if TURNS.isEnabledFor(logging.INFO):
+    if not TURNS.isEnabledFor(logging.INFO):
+        return
+    handler = _only_handler()
+    if handler is None or not handler.turn(report):
         record = TURNS.makeRecord(TURNS.name, logging.INFO, "", 0, "turn", (), None)  # no look for the caller
         setattr(record, _FIELDS, fields_of(report))
         TURNS.handle(record)
+
+
+def shared() -> bool:
+    """Whether anything but our own handler hears or filters a decision line."""
+    return _only_handler() is None
+
+
+def _only_handler() -> _Stderr | None:
+    if TURNS.handlers or TURNS.filters or _OURS.handlers or not (TURNS.propagate and _OURS.propagate):
+        return None
+    handlers = _ROOT.handlers
+    handler = handlers[0] if len(handlers) == 1 else None
+    if type(handler) is not _Stderr or handler.filters or handler.level > logging.INFO:
+        return None
+    return handler
 
 
 def fields_of(report: TurnReport) -> dict[str, object]:
@@ -88,6 +110,15 @@ def fields_of(report: TurnReport) -> dict[str, object]:
 class _Stderr(logging.Handler):
     """Writes to whatever `sys.stderr` is now."""
 
+    def turn(self, report: TurnReport) -> bool:
+        """Write a decision line, where the format is one of ours; whether it is."""
+        style = self.formatter
+        if not isinstance(style, JsonFormatter | TextFormatter):
+            return False
+        with suppress(Exception), self.lock or nullcontext():  # as in `emit`
+            sys.stderr.write(style.turn(report, report.ended_ns / 1e9) + "\n")
+        return True
+
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line, in one call; an error is nobody's business but ours."""
         try:
@@ -104,36 +135,71 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as JSON; what JSON cannot hold is written as text."""
-        line: dict[str, object] = {
-            "at": datetime.fromtimestamp(record.created, UTC),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
+        line = _head(record.created, record.levelname.lower(), record.name, record.getMessage())
         line |= getattr(record, _FIELDS, {})
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        try:
-            return orjson.dumps(line, default=str, option=orjson.OPT_UTC_Z).decode()
-        except TypeError:  # lone surrogates, which a client's header may hold
-            return orjson.dumps({key: _printable(value) for key, value in line.items()}).decode()
+        return _json(line)
+
+    def turn(self, report: TurnReport, created: float) -> str:
+        """The decision line of a turn, as `format` would write it."""
+        return _json(_head(created, "info", TURNS.name, "turn") | fields_of(report))
+
+
+def _head(created: float, level: str, logger: str, message: str) -> dict[str, object]:
+    return {"at": datetime.fromtimestamp(created, UTC), "level": level, "logger": logger, "message": message}
+
+
+def _json(line: dict[str, object]) -> str:
+    try:
+        return orjson.dumps(line, default=str, option=orjson.OPT_UTC_Z).decode()
+    except TypeError:  # lone surrogates, which a client's header may hold
+        return orjson.dumps({key: _printable(value) for key, value in line.items()}).decode()
 
 
 class TextFormatter(logging.Formatter):
     """A line for people: time, what, and the facts of a turn in a few words."""
 
+    _second = -1
+    _clock = ""
+
     def format(self, record: logging.LogRecord) -> str:
         """The record as a line of text."""
-        at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
+        at = self._at(record.created)
         fields = getattr(record, _FIELDS, None)
-        text = record.getMessage() if fields is None else _sentence(fields)
-        if not text.isprintable():  # a client's name must not forge a line or move the cursor
-            text = "".join(letter if letter.isprintable() else "?" for letter in text)
+        text = _tame(record.getMessage() if fields is None else _sentence(fields))
         if record.levelno >= logging.WARNING:
             text = f"{record.levelname.lower()}: {text}"
         if record.exc_info:
             text = f"{text}\n{self.formatException(record.exc_info)}"
         return _printable(f"{at}  {text}")
+
+    def turn(self, report: TurnReport, created: float) -> str:
+        """The decision line of a turn, as `format` would write it."""
+        if report.decision.rule:
+            return f"{self._at(created)}  {_tame(_sentence(fields_of(report)))}"
+        return f"{self._at(created)}  {_tame(_quiet(report))}"
+
+    def _at(self, created: float) -> str:
+        """Local time, made once a second."""
+        second = int(created)
+        if second != self._second:
+            self._clock, self._second = time.strftime("%H:%M:%S", time.localtime(second)), second
+        return self._clock
+
+
+def _quiet(report: TurnReport) -> str:
+    """`_sentence` of a turn without a rule: nearly all of them."""
+    thread = report.thread
+    where = f" ({thread})" if thread not in ("", "main") else ""
+    ms = (report.ended_ns - report.started_ns) // 1_000_000
+    what = f"{report.decision.action:<8}  {report.session or '-'} turn {report.turn or report.view.turn}"
+    return f"{what}{where}  {report.status} in {ms} ms"
+
+
+def _tame(text: str) -> str:
+    """A client's name must not forge a line or move the cursor."""
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _sentence(fields: dict[str, object]) -> str:

@@ -6,12 +6,12 @@ most `MAX_SERIES` series. Each event goes through `Meter.add` or `Meter.observe`
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
 
 from guardproxy.core.model import Flag, Kind, Step
 from guardproxy.telemetry import semconv as s
-from guardproxy.telemetry._instruments import BY_NAME, TABLE, Instrument
+from guardproxy.telemetry._instruments import BY_NAME, FAST, HTTP, STORE, TABLE, D, Instrument, T
+from guardproxy.telemetry._row import MAX_ROWS, Cell, Key, Row, key_of, put
 from guardproxy.telemetry._snapshot import Series, Snapshot
 from guardproxy.telemetry.report import Attempt, RunEnd, TurnReport
 
@@ -56,9 +56,12 @@ class Meter:
     def observe(self, name: str, labels: tuple[object, ...], value: float) -> None:
         """Put `value` into a histogram."""
         cells = self._cells[name]
-        cell = cells.alias.get(labels) or self._cell(cells, labels)
-        cell[0] += value
-        cell[1 + bisect_left(cells.buckets, value)] += 1.0
+        put(cells.alias.get(labels) or self._cell(cells, labels), cells.buckets, value)
+
+    def series(self, name: str, labels: tuple[object, ...]) -> Cell:
+        """The numbers of a series, to be written to directly."""
+        cells = self._cells[name]
+        return cells.alias.get(labels) or self._cell(cells, labels)
 
     def put(self, name: str, labels: tuple[object, ...], value: float) -> None:
         """Set a gauge."""
@@ -116,23 +119,23 @@ class RunMetrics:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
+        self._rows: dict[Key, Row] = {}
 
     def turn(self, report: TurnReport, trips: tuple[float, ...]) -> None:
         """Count one turn. `trips`: seconds each new step took from call to result, negative where not known."""
-        meter = self._meter
-        row = (report.method, report.route, report.status, report.error_type)
-        meter.observe("http.server.request.duration", row, (report.ended_ns - report.started_ns) / 1e9)
-        self._own_work(report)
+        row = self._row(report)
+        put(row.request, HTTP, (report.ended_ns - report.started_ns) / 1e9)
+        self._own_work(report, row)
         if not report.session:
             return
         if report.counted:
-            meter.add("guardproxy.turns", (report.org, report.agent))
-        operation = s.OPERATIONS.get(report.surface)
-        if operation is not None:
+            row.turns[0] += 1.0
+        if report.surface in s.OPERATIONS:
             for attempt in report.attempts:
-                self._attempt(report, attempt, operation)
-        self._spending(report)
-        self._judgement(report)
+                self._attempt(report, attempt, row)
+        self._spending(report, row)
+        if report.decision.action != "pass" or report.decision.would:
+            self._judgement(report)
         if report.steps:
             self._tools(report, trips)
 
@@ -148,48 +151,57 @@ class RunMetrics:
             meter.observe("gen_ai.invoke_agent.inference_calls", (run.agent,), run.turns)
             meter.observe("gen_ai.invoke_agent.tool_calls", (run.agent,), run.tool_calls)
 
-    def _own_work(self, report: TurnReport) -> None:
-        meter = self._meter
+    def _row(self, report: TurnReport) -> Row:
+        key = key_of(report)
+        row = self._rows.get(key)
+        if row is None:
+            if len(self._rows) >= MAX_ROWS:
+                self._rows.clear()
+            row = self._rows[key] = Row(key, self._meter.series)
+        return row
+
+    def _own_work(self, report: TurnReport, row: Row) -> None:
         if report.overhead_request_ns:
-            meter.observe("guardproxy.overhead.duration", ("request",), report.overhead_request_ns / 1e9)
+            put(row.before, FAST, report.overhead_request_ns / 1e9)
         if report.overhead_response_ns:
-            meter.observe("guardproxy.overhead.duration", ("response",), report.overhead_response_ns / 1e9)
+            put(row.after, FAST, report.overhead_response_ns / 1e9)
         if report.begin_ns:
-            meter.observe("guardproxy.store.operation.duration", ("begin", ""), report.begin_ns / 1e9)
+            put(row.begin, STORE, report.begin_ns / 1e9)
         if report.settle_ns:
-            meter.observe("guardproxy.store.operation.duration", ("settle", ""), report.settle_ns / 1e9)
+            put(row.settle, STORE, report.settle_ns / 1e9)
         if report.view.degraded:
-            meter.add("guardproxy.store.fallbacks", ("open",))
+            self._meter.add("guardproxy.store.fallbacks", ("open",))
 
-    def _attempt(self, report: TurnReport, attempt: Attempt, operation: str) -> None:
-        meter, usage = self._meter, attempt.usage
-        row = (operation, report.provider, report.model, report.response_model, report.server_address)
+    def _attempt(self, report: TurnReport, attempt: Attempt, row: Row) -> None:
         seconds = (attempt.ended_ns - attempt.started_ns) / 1e9
-        meter.observe("gen_ai.client.operation.duration", (*row, attempt.error_type), seconds)
-        if attempt.error_type:
-            return  # a failed call has no tokens and no first chunk; zeros would be made up
+        if attempt.error_type:  # a failed call has no tokens and no first chunk; zeros would be made up
+            name, labels = row.where["duration"]
+            self._meter.observe(name, (*labels[:-1], attempt.error_type), seconds)
+            return
+        put(row.duration, D, seconds)
         if report.stream and attempt.first_chunk_ns:
-            first = (attempt.first_chunk_ns - attempt.started_ns) / 1e9
-            meter.observe("gen_ai.client.operation.time_to_first_chunk", row, first)
-        meter.observe("gen_ai.client.token.usage", (*row, "input"), usage.input)
-        meter.observe("gen_ai.client.token.usage", (*row, "output"), usage.output)
+            put(row.first_chunk, D, (attempt.first_chunk_ns - attempt.started_ns) / 1e9)
+        put(row.input_size, T, attempt.usage.input)
+        put(row.output_size, T, attempt.usage.output)
 
-    def _spending(self, report: TurnReport) -> None:
-        meter, usage, org, model = self._meter, report.usage, report.org, report.model
-        for kind, amount in (
-            ("input", usage.input),
-            ("output", usage.output),
-            ("cache_read", usage.cached),
-            ("cache_write", usage.cache_write),
-            ("reasoning", usage.reasoning),
+    def _spending(self, report: TurnReport, row: Row) -> None:
+        usage = report.usage
+        if usage.input:
+            row.input[0] += usage.input
+        if usage.output:
+            row.output[0] += usage.output
+        for amount, kind in (
+            (usage.cached, "cache_read"),
+            (usage.cache_write, "cache_write"),
+            (usage.reasoning, "reasoning"),
         ):
             if amount:
-                meter.add("guardproxy.tokens", (org, model, kind), amount)
+                self._meter.add("guardproxy.tokens", (report.org, report.model, kind), amount)
         if report.cost_microusd:
-            meter.add("guardproxy.cost.usd", (org, model), report.cost_microusd / 1e6)
+            row.cost[0] += report.cost_microusd / 1e6
         if report.retries:
             failed = next((attempt.error_type for attempt in report.attempts if attempt.error_type), "")
-            meter.add("guardproxy.upstream.retries", (report.provider, failed), report.retries)
+            self._meter.add("guardproxy.upstream.retries", (report.provider, failed), report.retries)
 
     def _judgement(self, report: TurnReport) -> None:
         action, mode = report.intervention
@@ -209,5 +221,5 @@ class RunMetrics:
             meter.add("guardproxy.tool.calls", (step.tool, outcome))
             if index < len(trips) and trips[index] >= 0:
                 meter.observe("guardproxy.tool.roundtrip.duration", (step.tool, outcome), trips[index])
-            if report.repeats(index):
+            if report.decision.finding is not None and report.repeats(index):
                 meter.add("guardproxy.tool.repeats", (step.tool, report.decision.rule))

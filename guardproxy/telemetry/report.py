@@ -6,8 +6,7 @@ they name a stretch (`begin_ns`). Nothing here holds content: calls are names, i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from guardproxy.core.model import Decision, Fp, Step, Usage, value
 from guardproxy.core.view import View
@@ -83,15 +82,14 @@ class TurnReport:
     begin_ns: int = 0
     settle_ns: int = 0
     retries: int = 0
-    hold: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def intervention(self) -> tuple[str, str]:
         """(action, mode) of what was done, or in observe mode would have been; ("", "") for neither."""
-        decision = self.decision
-        if decision.action in ACTED:
-            return decision.action, "enforce"
-        return (decision.would, "observe") if decision.would in ACTED else ("", "")
+        action, would = self.decision.action, self.decision.would
+        if action in ACTED:
+            return action, "enforce"
+        return (would, "observe") if would in ACTED else ("", "")
 
     @property
     def counted(self) -> bool:

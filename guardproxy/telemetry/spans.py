@@ -59,7 +59,7 @@ class Spans:
 
     def trace(self, org: str, session: str, started_ms: int, traceparent: str) -> Trace:
         """The trace of a run; `traceparent` as its first request brought it."""
-        known = self._traces.get((org, session, str(started_ms)))
+        known = self._traces.get((org, session, started_ms))
         if known is not None:
             return known
         trace_id, root_id = run_ids(self._key, org, session, started_ms)
@@ -125,7 +125,7 @@ class Spans:
         session = report.session or f"{self._random.getrandbits(64):x}"
         trace = self.trace(report.org, session, view.session_started_ms, first)
         if report.session:
-            self._traces.keep((report.org, session, str(view.session_started_ms)), trace)
+            self._traces.keep((report.org, session, view.session_started_ms), trace)
         return trace
 
     def _turn(self, report: TurnReport, trace: Trace, base: Attributes) -> SpanContext:
@@ -141,7 +141,7 @@ class Spans:
         status = _ERROR if report.status >= 500 else _UNSET
         name = f"{report.method} {report.route}"
         times = (report.started_ns, report.ended_ns)
-        self._send(name, SpanKind.SERVER, context, parent, times, base | dict(of_turn(report)), status, links)
+        self._send(name, SpanKind.SERVER, context, parent, times, of_turn(report, base), status, links)
         return context
 
     def _intervention(self, report: TurnReport, action: str, mode: str, turn: SpanContext, base: Attributes) -> None:
@@ -159,7 +159,7 @@ class Spans:
         self, report: TurnReport, attempt: Attempt, number: int, operation: str, turn: SpanContext, base: Attributes
     ) -> int:
         context = self._below(turn)
-        attributes = base | dict(of_attempt(report, attempt, number, operation))
+        attributes = of_attempt(report, attempt, number, operation, base)
         status = _ERROR if attempt.error_type or attempt.status >= 400 else _UNSET
         name = f"{operation} {clean(report.model)}".rstrip()
         times = (attempt.started_ns, attempt.ended_ns)

@@ -77,6 +77,10 @@ LAST = {
     "no limit": ([("session", "turns", 1, -1, 999, 1)], None),
     "money for another of that size": ([("session", "cost_microusd", 100, 400, 200, 100)], None),
     "no money for another": ([("session", "cost_microusd", 100, 399, 200, 100)], "cost_microusd"),
+    "the mean is for the clock alone": (
+        [("span", "turns", 1, 99, 4, 1), ("session", "cost_microusd", 100, 199, 40, 100)],
+        "cost_microusd",
+    ),
     "nothing is held": ([("session", "cost_microusd", 0, 100, 100, 0)], None),
     "time for another turn": ([("span", "turns", 1, 99, 4, 1), ("span", "wall_ms", 0, 50_000, 40_000, 0)], None),
     "no time": ([("span", "turns", 1, 99, 4, 1), ("span", "wall_ms", 0, 49_999, 40_000, 0)], "wall_ms"),
@@ -145,6 +149,7 @@ def test_remaining_says_the_tightest_line_of_each_kind() -> None:
     found = view(
         ("span", "turns", 1, 10, 3, 1),
         ("session", "turns", 1, 5, 3, 1),
+        ("org", "turns", 1, 500, 3, 1),
         ("session", "cost_microusd", 9, 100, 90, 30),
         ("span", "wall_ms", 0, 7_200_000, 200_000, 0),
         ("session", "input_tokens", 0, -1, 5, 0),

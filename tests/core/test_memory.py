@@ -1,4 +1,4 @@
-"""Local memory: what `begin` and `settle` mean, as tables, and the same conversations through it and the real scripts."""
+"""Local memory: what `begin` and `settle` mean, as tables; and the same conversations through the real scripts."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Talk:
         return self.views[-1]
 
     def _turn(self, word: str) -> None:
-        """`f`, `f,g`: calls; `say`: an answer with new words after it; `end`: without; `nil`, `fail`, `left`; `!f`: cut."""
+        """`f`, `f,g`: calls; `say`: an answer, then new words; `end`: without; `nil`, `fail`, `left`; `!f`: cut."""
         self.now += 1000
         view = self.memory.begin(self.agent.asks(self.now), self.now)
         self.views.append(view)
@@ -303,6 +303,7 @@ MOVES = st.sampled_from(
         "forget",
         "cut",
         "speak",
+        "anew",
     ]
 )
 LIMITS = (
@@ -313,7 +314,7 @@ LIMITS = (
 )
 COMPARED = (
     "turn retry admitted short spent closed closed_by answers rearmed equal steps episodes ledger counts span "
-    "new_session counted"
+    "new_session counted main"
 ).split()
 
 
@@ -357,8 +358,10 @@ async def side_by_side(store: Store, agent: Agent, moves: list[tuple[str, int]])
             }
             await store.settle(agent.closing(view, message, outcome, **more))
             memory.settle(agent.closing(local, message, outcome, **more), view.now_ms)
-        elif move != "speak":
+        elif move not in ("speak", "anew"):
             continue
+        if move == "anew":  # another thread of a declared session, another run of a derived one
+            agent.messages = []
         agent.messages += ([message] if message and move != "forget" else []) + after
 
 
@@ -370,8 +373,8 @@ def answer(agent: Agent, move: str, number: int) -> tuple[Json | None, list[Json
         case "say" | "say again" | "harness" | "mute":
             words = {"say": f"More {number}.", "say again": "Go on.", "harness": "Observation: none"}.get(move)
             return said("Done."), [user(words)] if words else []
-        case "speak":
-            return None, [user(f"Speak {number}.")]
+        case "speak" | "anew":
+            return None, [user(f"Speak {number}, {agent.task}")]
         case "cut" | "forget":
             return agent.call("f")
         case _:

@@ -196,6 +196,7 @@ def test_a_rule_in_observe_mode_silences_no_other() -> None:
 
     assert said(found) == {12: "nudge"}
     assert found[5].would == "cut"
+    assert said(play("a a a b a", policy)) == {5: "nudge"}, "the same loop, seen by another rule"
     lines = spent(("span", "turns", 1, 9, 8, 1))
     decision = decide(view_of(steps("a a a a a a"), spent=lines), policy)
     assert (decision.action, decision.rule) == ("finalize", "budget.turns"), "a shadow stands behind what is done"

@@ -39,7 +39,7 @@ READ: dict[str, tuple[dict[str, Any], bool, tuple[str, str]]] = {
     "nothing": ({}, False, ("answered", "empty")),
     "half": ({"text": "H", "text_chars": 1, "complete": False}, False, ("failed", "text")),
     "finalized: a text": ({"text": "Hi", "text_chars": 2}, True, ("answered", "text")),
-    "finalized: calls taken out of a text": ({"calls": (CALL,), "text": "Hi", "text_chars": 2}, True, ("answered", "text")),
+    "finalized: calls beside text": ({"calls": (CALL,), "text": "Hi", "text_chars": 2}, True, ("answered", "text")),
     "finalized: calls alone": ({"calls": (CALL,)}, True, ("answered", "own")),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Routes that guardproxy does not read: passed on as they are, both ways, and counted. Over raw sockets where it counts."""
+"""Routes that guardproxy does not read: passed on as they are, both ways, and counted."""
 
 from __future__ import annotations
 
@@ -175,11 +175,14 @@ async def test_an_answer_that_breaks_off_is_seen_to(store: Store) -> None:
 
     server = await asyncio.start_server(half, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, live(store, upstream={"url": f"http://127.0.0.1:{port}/v1"}) as running:
-        async with running.client.get(f"{running.url}/v1/files/f/content") as answer:
-            assert answer.status == 200
-            with pytest.raises(aiohttp.ClientError):
-                await answer.read()
+    async with (
+        server,
+        live(store, upstream={"url": f"http://127.0.0.1:{port}/v1"}) as running,
+        running.client.get(f"{running.url}/v1/files/f/content") as answer,
+    ):
+        assert answer.status == 200
+        with pytest.raises(aiohttp.ClientError):
+            await asyncio.wait_for(answer.read(), 5)
 
 
 async def test_a_provider_that_is_down(store: Store) -> None:

@@ -138,7 +138,7 @@ async def test_an_encoded_stream_that_breaks_off(encoding: str, store: Store, he
         sending = running.client.post(running.url + CHAT, json={**ASK, "stream": True, **ASKED})
         async with sending as answer:
             with pytest.raises(aiohttp.ClientError):
-                await answer.read()
+                await asyncio.wait_for(answer.read(), 5)
         assert (await heard.next()).error_type == "upstream_broken"
         assert await held(store) == {}
 

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from guardproxy.config import TelemetrySection
 from guardproxy.core.model import Decision, Finding, Flag, Kind, Line, Step, Triple, Usage
 from guardproxy.core.view import Spent, View
+from guardproxy.telemetry import log
 from guardproxy.telemetry.report import Attempt, TurnReport
 
 SECOND = 1_000_000_000
 T0 = 1_800_000_000 * SECOND
 CALL, RESULT = b"c" * 16, b"r" * 16
 SECRET_TEXT = "the-secret-argument"
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """No handler of pytest's listens: ours are alone, as they are in life."""
+    root = logging.getLogger()
+    others = [handler for handler in root.handlers if not isinstance(handler, log._Stderr)]
+    for handler in others:
+        root.removeHandler(handler)
+    try:
+        yield
+    finally:
+        for handler in others:
+            root.addHandler(handler)
 
 
 def settings(**changes) -> TelemetrySection:

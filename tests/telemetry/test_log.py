@@ -13,7 +13,7 @@ import pytest
 from guardproxy.core.fingerprint import pack, unpack
 from guardproxy.core.model import Decision
 from guardproxy.telemetry import Telemetry, log
-from tests.telemetry.reports import SECRET_TEXT, cut, life, nudged, settings, turn, view
+from tests.telemetry.reports import SECRET_TEXT, cut, life, nudged, settings, turn, unheard, view
 
 
 @pytest.fixture
@@ -130,6 +130,41 @@ def test_a_closed_stderr_ends_nothing(lines, monkeypatch):
     telemetry.report(turn(1))
 
     assert telemetry.snapshot().series.get("guardproxy.telemetry.errors") is None
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_another_handler_hears_the_same_line(lines, style):
+    """Alone, our handler writes a decision line without a record; it must say what the record would."""
+    heard: list[logging.LogRecord] = []
+    other = logging.Handler()
+    other.emit = heard.append
+    wild = turn(1, session="a\x1b[1m", view=view(1, session="a\x1b[1m"))
+    reports = [*life(), turn(2, thread="sub"), wild, turn(3, outcome="finished")]
+    with unheard():
+        alone = lines(style, reports=reports)
+        assert not log.shared()
+    logging.getLogger("guardproxy").addHandler(other)
+    try:
+        shared = lines(style, reports=reports)
+    finally:
+        logging.getLogger("guardproxy").removeHandler(other)
+
+    def timeless(line: str) -> object:
+        return json.loads(line) | {"at": 0} if style == "json" else line.split("  ", 1)[1]
+
+    assert len(heard) == len(reports)
+    assert [timeless(line) for line in alone] == [timeless(line) for line in shared]
+
+
+def test_a_filter_is_asked(lines):
+    def odd(record: logging.LogRecord) -> bool:
+        return record.guardproxy_fields["turn"] % 2 == 1
+
+    log.TURNS.addFilter(odd)
+    try:
+        assert len(lines(reports=life())) == 4
+    finally:
+        log.TURNS.removeFilter(odd)
 
 
 def test_set_up_twice_writes_once(lines):

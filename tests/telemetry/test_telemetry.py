@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 import subprocess
 import sys
 
-from guardproxy.telemetry import RunEnd, Telemetry
+from guardproxy.telemetry import BATCH, DELAY_SECONDS, RunEnd, Telemetry
 from guardproxy.telemetry._ids import run_ids
 from guardproxy.telemetry._rounds import Recent
-from tests.telemetry.reports import T0, cut, life, settings, turn, view
+from tests.telemetry.reports import T0, cut, life, settings, turn, unheard, view
 from tests.telemetry.sink import otlp_sink
 
 KEY = b"k" * 32
@@ -19,6 +21,11 @@ ERRORS = "guardproxy.telemetry.errors"
 
 def telemetry(**changes) -> Telemetry:
     return Telemetry(settings(**changes), KEY, "test")
+
+
+def turns(front: Telemetry) -> float:
+    """How many turns have been counted so far."""
+    return sum(row[0] for row in front._counted().series.get("guardproxy.turns", {}).values())
 
 
 def test_nothing_raises_and_it_is_logged_once(caplog):
@@ -86,6 +93,57 @@ def test_the_settle_time_may_be_given_apart():
     front.report(turn(1, settle_ns=0), settle_ns=2_000_000)
 
     assert front.snapshot().series["guardproxy.store.operation.duration"]["settle", ""][0] == 0.002
+
+
+async def test_on_a_running_loop_turns_are_done_in_a_row(capsys):
+    front = telemetry(log_level="info")
+    with unheard():
+        for report in life()[:3]:
+            front.report(report)
+        before = turns(front), capsys.readouterr().err
+        await asyncio.sleep(2 * DELAY_SECONDS)
+        after = turns(front), [json.loads(line)["turn"] for line in capsys.readouterr().err.splitlines()]
+        for number in range(BATCH):
+            front.report(turn(number + 1))
+
+    assert (before, after) == ((0, ""), (3, [1, 2, 3]))
+    assert turns(front) == 3 + BATCH
+
+
+async def test_who_asks_for_the_figures_or_shuts_down_gets_all_of_them(capsys):
+    front = telemetry(log_level="info")
+    with unheard():
+        front.report(turn(1))
+        asked = front.snapshot().series["guardproxy.turns"]["acme", "codex"]
+        front.report(turn(2))
+        assert turns(front) == 1
+        await front.shutdown()
+
+    assert (asked, turns(front)) == ([1], 2)
+    assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+async def test_who_else_listens_hears_at_once(caplog):
+    front = telemetry(log_level="info")
+    with caplog.at_level(logging.INFO, "guardproxy"):
+        front.report(turn(1))
+
+    assert [record.name for record in caplog.records] == ["guardproxy.turn"]
+
+
+def test_a_front_outlives_a_loop():
+    front = telemetry()
+
+    async def served(number: int, seconds: float) -> None:
+        front.report(turn(number))
+        await asyncio.sleep(seconds)
+
+    with unheard():
+        asyncio.run(served(1, 0))
+        assert turns(front) == 0
+        asyncio.run(served(2, 2 * DELAY_SECONDS))
+
+    assert turns(front) == 2
 
 
 def test_runs_side_by_side_do_not_mix():

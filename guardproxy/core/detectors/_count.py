@@ -38,7 +38,21 @@ class Round(NamedTuple):
 
     def every(self, flag: int) -> bool:
         """Whether each step has the flag."""
+        if len(self.steps) == 1:  # most are; no generator for them
+            return bool(has(self.steps[0].flags, flag))
         return all(has(step.flags, flag) for step in self.steps)
+
+
+class _Past:
+    """What has been read of one trail. The detectors of a turn all ask the same of it."""
+
+    __slots__ = ("found", "recurring", "rest", "trail")
+
+    def __init__(self, trail: Trail) -> None:
+        self.trail = trail
+        self.found: list[Round] = []
+        self.rest = _read(trail)
+        self.recurring = -1  # not counted yet
 
 
 def rounds(trail: Trail) -> Iterator[Round]:
@@ -47,6 +61,19 @@ def rounds(trail: Trail) -> Iterator[Round]:
     None at all where the newest step is no evidence (a reply without a call, a thought): nothing happened that a word
     about calls could ride with.
     """
+    past, place = _past(trail), 0
+    found, rest = past.found, past.rest
+    while True:
+        if place == len(found):
+            one = next(rest, None)
+            if one is None:
+                return
+            found.append(one)
+        yield found[place]
+        place += 1
+
+
+def _read(trail: Trail) -> Iterator[Round]:
     held: list[tuple[int, Step]] = []
     ordinal = trail.first + len(trail.steps)
     if not trail.steps or trail.steps[-1].kind is not Kind.CALL:
@@ -69,6 +96,18 @@ def rounds(trail: Trail) -> Iterator[Round]:
         yield _round(held)
 
 
+_now = _Past(Trail(()))
+"""The trail asked about last: a trail never changes, so that what was read of it stays true."""
+
+
+def _past(trail: Trail) -> _Past:
+    global _now  # noqa: PLW0603
+    past = _now
+    if past.trail is not trail:
+        past = _now = _Past(trail)
+    return past
+
+
 def _round(held: list[tuple[int, Step]]) -> Round:
     if len(held) == 1:
         at, step = held[0]
@@ -83,13 +122,21 @@ def _round(held: list[tuple[int, Step]]) -> Round:
 
 def recurs(trail: Trail, least: int) -> bool:
     """Whether a call of the newest round stands at least `least` times in the trail: a cheap first question."""
+    past = _past(trail)
+    if past.recurring < 0:
+        past.recurring = _recurring(trail)
+    return past.recurring >= least
+
+
+def _recurring(trail: Trail) -> int:
     nears: set[Fp] = set()
     for step in reversed(trail.steps):
         if step.kind is Kind.CALL and not has(step.flags, _SKIPPED):
             nears.add(step.near)
         if nears and has(step.flags, ROUND_START):
             break
-    return sum(step.near in nears for step in trail.steps) >= least
+    every = [step.near for step in trail.steps]
+    return sum(map(every.count, nears))
 
 
 def streak(found: Iterator[Round]) -> list[Round]:

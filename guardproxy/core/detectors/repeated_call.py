@@ -28,9 +28,9 @@ class Settings:
 def detect(trail: Trail, settings: Settings) -> Finding | None:
     """Count how many rounds in a row are the same as the newest."""
     run = streak(rounds(trail))
-    if not run or run[0].every(FAILED) or run[0].every(PENDING) or run[0].every(INVALID):
+    if not run or (len(run) == 1 and not run[0].twins):
         return None
-    if len(run) == 1 and not run[0].twins:
+    if run[0].every(FAILED) or run[0].every(PENDING) or run[0].every(INVALID):
         return None
     triple = settings.triple if len(run[0].steps) == 1 else settings.batch
     what = "an empty result" if run[0].every(VOID) else "the same result"

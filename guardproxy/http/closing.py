@@ -1,0 +1,51 @@
+"""What the store is told at the end of a turn. No IO, no judgement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardproxy.core import pricing, session
+from guardproxy.core.episode import pack_episode
+from guardproxy.core.view import Closing, View
+from guardproxy.telemetry.record import record_of
+
+if TYPE_CHECKING:
+    from guardproxy.http.turn import Turn
+
+
+def closing_of(turn: Turn, view: View) -> Closing:
+    """The closing of a turn whose answer is complete, or whose client left."""
+    done, opening, proxy = turn.outcome, turn.opening, turn.proxy
+    usage = done.usage_or_estimate(turn.need)
+    links: tuple[str, ...] = ()
+    delivered = ""
+    if done.outcome == "answered" and done.answer in ("calls", "text"):
+        delivered = session.round_digest(proxy.printer, done.calls, done.text)
+        links = session.links(proxy.printer, opening.org, opening.identity.head, done.calls, done.text)
+        proxy.remember(links)
+    decision, episode = turn.decision, turn.decision.episode
+    return Closing(
+        token=opening.token,
+        org=opening.org,
+        session=view.session,
+        thread=view.thread,
+        outcome=done.outcome,
+        answer=done.answer,
+        spent={
+            "turns": 0 if decision.action == "deny" else 1,
+            "tool_calls": len(done.calls),
+            "input_tokens": usage.input,
+            "output_tokens": usage.output,
+            "total_tokens": usage.input + usage.output,
+            "cost_microusd": pricing.cost(turn.rates, usage),
+        },
+        delivered=delivered,
+        links=links,
+        episodes=(pack_episode(episode),) if episode else (),
+        ledger=proxy.ledger.seal(turn.message, turn.new_advice, turn.put_back) if turn.new_advice else {},
+        close=decision.rule if decision.action == "cut" else "",
+        record=record_of(turn.report) if turn.report else b"",
+        usage=usage,
+        offset_ms=turn.offset_ms,
+        count=turn.ask.count,
+    )
