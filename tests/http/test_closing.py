@@ -1,0 +1,64 @@
+"""What the store is told at a turn's end, seen on the live path: what was spent, delivered, closed."""
+
+from __future__ import annotations
+
+import pytest
+
+from guardproxy.core.view import Closing
+from guardproxy.store.redis import Store
+from tests.live import Said, live
+
+TOOLS = [{"type": "function", "function": {"name": "ls"}}]
+ASK = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "go"}], "tools": TOOLS}
+CALLS = [("ls", '{"p": 1}', "call_00000001"), ("ls", '{"p": 2}', "call_00000002")]
+TABLE = {
+    # what the provider says: outcome, answer, calls counted, something delivered, tokens
+    "calls": (Said(calls=CALLS), ("answered", "calls", 2, True, 15)),
+    "text": (Said("done"), ("answered", "text", 0, True, 15)),
+    "nothing": (Said(""), ("answered", "empty", 0, False, 15)),
+    "an error": (Said(status=500, raw=b'{"error": {"message": "no"}}'), ("failed", "empty", 0, False, 0)),
+}
+
+
+class Spy:
+    """A store that keeps what it is told."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.told: list[Closing] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def settle(self, closing: Closing) -> None:
+        self.told.append(closing)
+        await self._store.settle(closing)
+
+
+@pytest.mark.parametrize("name", TABLE)
+async def test_closing(store: Store, name: str) -> None:
+    said, expected = TABLE[name]
+    spy = Spy(store)
+    async with live(spy) as running:  # type: ignore[arg-type]  # the rest of the store's methods come from it
+        running.provider.script = lambda _got: said
+        await running.post(ASK)
+
+    (told,) = spy.told
+    outcome, answer, calls, delivered, tokens = expected
+    assert (told.outcome, told.answer) == (outcome, answer)
+    assert told.spent["tool_calls"] == calls
+    assert told.spent["total_tokens"] == tokens
+    assert bool(told.delivered) == bool(told.links) == delivered
+    assert told.count == 1
+    assert not told.close
+
+
+async def test_a_cut_closes_by_its_rule(store: Store) -> None:
+    spy = Spy(store)
+    async with live(spy, policy={"detectors": {"monologue": {"same_text": [0, 0, 1]}}}) as running:  # type: ignore[arg-type]
+        running.provider.script = lambda _got: Said("")
+        verdicts = [(await running.post(ASK)).verdict for _ in range(2)]
+
+    assert verdicts[-1] == "cut"
+    assert [told.close for told in spy.told] == ["", "monologue"]
+    assert spy.told[-1].answer == "own"
