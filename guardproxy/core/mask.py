@@ -31,7 +31,7 @@ _MOMENT = re.compile(
     r"|[0-9]?:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?(?: ?[AP]M)?)"  # 10:00:00
 )
 _MINUTE = re.compile(r":(?<=[0-9]:)[0-9][0-9]")
-_UNIT = re.compile(r"s(?:(?<=[0-9. ]s)|(?<=[0-9. ]ms))(?:ec|\b)")
+_UNIT = re.compile(r"s(?<=[0-9. m]s)(?:ec|\b)")
 _LONG_UNIT = re.compile(r"mi(?<=[0-9. ]mi)(?:nutes|lliseconds)")
 _DURATION = re.compile(r"[0-9](?<![\w.][0-9])[0-9.]* ?(?:seconds|second|secs|sec|ms|s|milliseconds|minutes)\b")
 _TALLY = re.compile(r"(?i:\b(read|called|seen|shown|try) #?[0-9]+ times?|\b(attempt|retry) #?[0-9]+(?: times?)?)")
@@ -64,19 +64,12 @@ def _without_uuids(text: str) -> str:
 
 def _said(text: str) -> str:
     """Durations and tallies at the ends. Numbers before words with s in the middle of a text are many and are none."""
-    if len(text) <= 2 * SAID:
-        return _untold(text)
-    return _untimed(text[:SAID]) + text[SAID:-SAID] + _untold(text[-SAID:])
-
-
-def _untimed(text: str) -> str:
-    if _UNIT.search(text) is not None or _LONG_UNIT.search(text) is not None:
-        return _DURATION.sub("~", text)
-    return text
-
-
-def _untold(text: str) -> str:
-    text = _untimed(text)
+    ends = text if len(text) <= 2 * SAID else f"{text[:SAID]}\n{text[-SAID:]}"
+    if _UNIT.search(ends) is not None or _LONG_UNIT.search(ends) is not None:
+        if ends is text:
+            text = _DURATION.sub("~", text)
+        else:
+            text = _DURATION.sub("~", text[:SAID]) + text[SAID:-SAID] + _DURATION.sub("~", text[-SAID:])
     end = text[-TOLD:].lower()
     if " time" in end or "attempt " in end or "retry " in end:
         return text[:-TOLD] + _TALLY.sub(_untallied, text[-TOLD:])

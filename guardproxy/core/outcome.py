@@ -24,7 +24,7 @@ _LABEL = re.compile(
     r"|<returncode>0</returncode>\s*(?:<output>\s*)?|<(?:output|result|stdout)>\s*)",
     re.IGNORECASE,
 )
-_TRAILER = re.compile(r"(?:(?:\n|^)reward:\s*[\d.]+|</[\w-]+>)\s*$", re.IGNORECASE)
+_TRAILER = re.compile(r"(?:(?:\n|^)reward:\s*[\d.]*\d|</[\w-]+>)\s*$", re.IGNORECASE)
 
 _VOID = re.compile(
     r"(?:\(?(?:no|none|null|nil|nothing|empty|0|zero)\b\)?|\(?[\w ]{1,30} (?:is|are) empty\b|\[\s*\]|\{\s*\}|-)"
@@ -76,12 +76,13 @@ _WORDS = re.compile(r"[^\W\d_]{2,}")
 _QUOTED = re.compile(r"[\[(]?[\"'`\[]([^\"'`\]]{2,80})[\"'`\]]")
 
 
-_STARTS = frozenset("orstORST< \n")
+_STARTS = frozenset("orstORST<\u017f")
+"""How a label begins, space apart; the last is an s to a pattern that ignores case."""
 
 
 def body(text: str) -> str:
     """The result without the label and the trailer that a harness puts around every answer."""
-    begun = _LABEL.match(text) if text[:1] in _STARTS else None
+    begun = _LABEL.match(text) if text[:1] in _STARTS or text[:1].isspace() else None
     text = text[begun.end() :] if begun else text.lstrip()
     while text and (text[-1] == ">" or text[-1].isdigit()):
         ended = _TRAILER.search(text, max(0, len(text) - 40))

@@ -73,5 +73,5 @@ def detectors_us() -> float:
         function = call["function"]
         message = Message("tool", result, call_id=call["id"])
         steps.append(printer.step(Call(function["name"], function["arguments"]), message, first=True, at_ms=0))
-    trail, settings = Trail(tuple(steps)), default_settings()
-    return micros(lambda: detect_all(trail, settings), 0.5)
+    ring, settings = tuple(steps), default_settings()
+    return micros(lambda: detect_all(Trail(ring), settings), 0.5)  # a new trail each: what is read of one is kept

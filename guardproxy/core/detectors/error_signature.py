@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from guardproxy.core.detectors._count import FAILED, Round, evidence, has, members, named, rounds
-from guardproxy.core.model import Finding, Step, Trail, Triple
+from guardproxy.core.detectors._count import FAILED, Round, evidence, has, members, named, newest, rounds
+from guardproxy.core.model import Finding, Trail, Triple
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +23,16 @@ class Settings:
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
     """Count how many rounds in a row hold a failure of the newest one's tool and kind."""
+    last = newest(trail)
+    if last is None or not has(last.steps[-1].flags, FAILED):
+        return None
+    wanted = last.steps[-1]
     run: list[Round] = []
-    wanted: Step | None = None
     for one in rounds(trail):
-        if wanted is None:
-            wanted = one.steps[-1]
-            if not has(wanted.flags, FAILED):
-                return None
         if not any(s.signature == wanted.signature and s.tool == wanted.tool for s in one.steps):
             break
         run.append(one)
-    if wanted is None or len(run) < 2 or len(members(run)) < 2:
+    if len(run) < 2 or len(members(run)) < 2:
         return None
     reason = f"{named(run)} failed {len(run)} times in a row in the same way with changing arguments"
     return Finding("error_signature", len(run), settings.triple, wanted.signature, members(run), reason, evidence(run))

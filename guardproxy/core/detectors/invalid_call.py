@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from guardproxy.core.detectors._count import INVALID, Round, evidence, members, named, rounds
+from guardproxy.core.detectors._count import INVALID, Round, evidence, members, named, newest, rounds
 from guardproxy.core.model import Finding, Trail, Triple
 
 
@@ -23,6 +23,9 @@ class Settings:
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
     """Count how many rounds in a row hold nothing but malformed calls of the newest one's tool."""
+    last = newest(trail)
+    if last is None or not last.every(INVALID):
+        return None
     run: list[Round] = []
     for one in rounds(trail):
         if not one.every(INVALID) or (run and one.steps[0].tool != run[0].steps[0].tool):

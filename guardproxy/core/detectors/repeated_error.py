@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from guardproxy.core.detectors._count import FAILED, PENDING, Round, evidence, members, named, rounds
+from guardproxy.core.detectors._count import FAILED, PENDING, Round, evidence, members, named, newest, rounds
 from guardproxy.core.model import Finding, Trail, Triple
 
 
@@ -30,6 +30,9 @@ class Settings:
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
     """Count how many rounds in a row fail with the same calls and the same errors as the newest."""
+    last = newest(trail)
+    if last is None or not last.every(FAILED):
+        return None
     run: list[Round] = []
     for one in rounds(trail):
         if not one.every(FAILED) or (run and _errors(one) != _errors(run[0])):

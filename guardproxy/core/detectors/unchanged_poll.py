@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from guardproxy.core.detectors._count import PENDING, Pair, Round, has, rounds
+from guardproxy.core.detectors._count import PENDING, Pair, Round, has, newest, rounds
 from guardproxy.core.model import Finding, Step, Trail, Triple
 
 
@@ -30,13 +30,12 @@ class Settings:
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
     """Count the looks at each pending answer of the newest round; report the one that was looked at most."""
-    past: list[Round] = []
+    last = newest(trail)
+    if last is None or not any(has(step.flags, PENDING) for step in last.steps):
+        return None
+    past = list(rounds(trail))
     best: Finding | None = None
-    for one in rounds(trail):
-        if not past and not any(has(step.flags, PENDING) for step in one.steps):
-            return None
-        past.append(one)
-    for step in past[0].steps if past else ():
+    for step in last.steps:
         if has(step.flags, PENDING):
             found = _looks(past, step, settings)
             best = found if found and (best is None or found.count > best.count) else best
