@@ -8,8 +8,9 @@ DEMO := .venv/stamp-demo-$(KEY)
 DEV := .venv/stamp-dev-$(KEY)
 PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check
 TOOLS := redis-server prometheus
+SHARED ?= ../shared
 
-.PHONY: demo test run bench verify lint tools local-model
+.PHONY: demo test run bench verify lint score tools local-model
 .DEFAULT_GOAL := demo
 
 demo: $(DEMO)  ## a looping agent without and with the proxy
@@ -31,6 +32,13 @@ verify: $(DEV) tools  ## what needs redis-server and prometheus
 
 bench: $(DEV)  ## CPU a request against a bare reverse proxy, in the same run
 	.venv/bin/python -m tests.bench
+
+score: $(DEMO)  ## decisions on labelled runs against their labels; CONFIG=FILE.yaml: under that configuration
+	@if [ ! -r $(SHARED)/trajectories/dev.jsonl.gz ] || [ ! -r $(SHARED)/tools/score.py ]; then \
+	echo "nothing to score: $(SHARED) with its trajectories and tools is not here"; exit 0; fi; \
+	mkdir -p build && .venv/bin/guardproxy replay --json $(if $(CONFIG),--config $(CONFIG)) \
+	$(SHARED)/trajectories/dev.jsonl.gz > build/decisions.jsonl && \
+	.venv/bin/python $(SHARED)/tools/score.py build/decisions.jsonl $(SHARED)/trajectories/dev-labels.jsonl --misses
 
 local-model: $(DEMO)  ## the demo with a real llama.cpp server and a real 135M model
 	$(PIP) xllamacpp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from types import ModuleType, UnionType
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -94,11 +94,17 @@ def value(model: BaseModel, settings: type[T]) -> T:
     return settings(**{name: getattr(model, name) for name in names})
 
 
-def chosen(model: Any, rules: Mapping[str, ModuleType]) -> tuple[dict[str, object], dict[str, str]]:
-    """Settings of the enabled rules, and the modes of those that have one of their own."""
-    parts = {rule: getattr(model, rule) for rule in rules}
-    settings = {rule: value(part, rules[rule].Settings) for rule, part in parts.items() if part.enabled}
+def chosen(model: Any, preset: Mapping[str, Any]) -> tuple[dict[str, object], dict[str, str]]:
+    """Settings of the enabled rules, the preset's where the file says nothing, and the rules' own modes."""
+    parts = {rule: getattr(model, rule) for rule in preset}
+    settings = {rule: _over(preset[rule], part) for rule, part in parts.items() if part.enabled}
     return settings, {rule: part.mode for rule, part in parts.items() if part.mode}
+
+
+def _over(settings: T, part: BaseModel) -> T:
+    """The dataclass with what was written in `part`."""
+    names = {one.name for one in fields(settings)} & part.model_fields_set  # type: ignore[arg-type]
+    return replace(settings, **{name: getattr(part, name) for name in names})  # type: ignore[type-var]
 
 
 def explain(error: ValidationError, root: type[BaseModel]) -> Iterator[tuple[str, str]]:

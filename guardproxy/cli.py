@@ -16,6 +16,10 @@ OK, FAILED, WRONG = 0, 1, 2
 """Exit codes: done; tried and failed; the command or the configuration is wrong."""
 
 
+PRESETS = ("strict", "balanced", "patient")
+"""Names of `core.presets`, said here so that `guardproxy --help` need not load the detectors."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     given = _parser().parse_args(arguments)
@@ -47,7 +51,8 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("file", type=Path, metavar="FILE")
     _add_replay(_command(commands, "replay", _replay, "play recorded runs through the same decisions"))
     _add_trace(_command(commands, "trace", _trace, "print what a session did, turn by turn"))
-    _command(commands, "list", _list, "list the detectors and their thresholds")
+    listing = _command(commands, "list", _list, "list the detectors and their thresholds")
+    listing.add_argument("--preset", choices=PRESETS, default="balanced", help="of this preset (policy.preset)")
     panic = _command(commands, "panic", _panic, "switch every intervention off (or on again) in a running proxy")
     panic.add_argument("state", choices=("on", "off", "show"), help="on: nothing intervenes any more")
     panic.add_argument("--admin", default="http://127.0.0.1:8788", metavar="URL", help="the proxy's admin listener")
@@ -82,6 +87,8 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
     _add_config(parser)
     parser.add_argument("file", type=Path, metavar="FILE.jsonl[.gz]")
     parser.add_argument("--json", action="store_true", help="one JSON object a session")
+    parser.add_argument("--compare", type=Path, metavar="OTHER.yaml", help="play the same runs under another, too")
+    parser.add_argument("--html", type=Path, metavar="PAGE.html", help="write a page with a bar a session")
 
 
 def _add_trace(parser: argparse.ArgumentParser) -> None:
@@ -135,10 +142,15 @@ def _check(given: argparse.Namespace) -> int:
 
 
 def _replay(given: argparse.Namespace) -> int:
-    from guardproxy import replay  # noqa: PLC0415 - heavy
+    from guardproxy import config, replay  # noqa: PLC0415 - heavy
 
     loaded, _ = _loader(given)()
-    return replay.run(given.file, loaded.policy_value(), as_json=given.json)
+    other = None
+    if given.compare:
+        there, _ = config.load(given.compare, os.environ, overrides(given))
+        other = replay.Other(str(given.compare), there.policy_value(), there.rules_value())
+    policy, rules = loaded.policy_value(), loaded.rules_value()
+    return replay.run(given.file, policy, rules, as_json=given.json, html=given.html, other=other)
 
 
 def _trace(given: argparse.Namespace) -> int:
@@ -158,12 +170,13 @@ def _panic(given: argparse.Namespace) -> int:
 
 
 def _list(given: argparse.Namespace) -> int:
-    from guardproxy.core import detectors  # noqa: PLC0415 - heavy
+    from guardproxy.core import detectors, presets  # noqa: PLC0415 - heavy
 
+    settings = presets.preset_settings(given.preset)
     for rule, module in detectors.RULES.items():
         summary = " ".join((module.__doc__ or "").partition("\n\n")[0].split())
         print(f"{rule:<20} {summary}")
-        print(f"{'':<20} {_settings(module.Settings())}")
+        print(f"{'':<20} {_settings(settings[rule])}")
     return OK
 
 

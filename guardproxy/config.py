@@ -27,7 +27,7 @@ from guardproxy._kinds import (
     Seconds,
     Text,
 )
-from guardproxy.core import detectors
+from guardproxy.core import detectors, presets
 from guardproxy.core.budget import DIMENSIONS, Limit
 from guardproxy.core.fingerprint import Rules
 from guardproxy.core.policy import PROFILES, Policy
@@ -127,11 +127,12 @@ Detectors = _sections.detectors(Section, detectors.RULES)
 
 
 class PolicySection(Section):
-    """What is done about loops and budgets. `mode: observe` reports and does nothing."""
+    """What is done about loops and budgets. `mode: observe` reports and does nothing. `detectors` over `preset`."""
 
     mode: Literal["enforce", "observe"] = "enforce"
     language: Literal["auto", "en", "zh"] = "auto"
     profile: Literal["coding", "qa", "cross_system", "none"] = "coding"
+    preset: Literal["strict", "balanced", "patient"] = "balanced"
     limits: Limits = Limits()
     detectors: Detectors = Field(default_factory=Detectors)  # type: ignore[valid-type]
     usage: Literal["splice", "estimate"] = "splice"
@@ -220,7 +221,7 @@ class Config(Section):
     def policy_value(self) -> Policy:
         """The policy as `core` takes it."""
         policy = self.policy
-        settings, modes = _sections.chosen(policy.detectors, detectors.RULES)
+        settings, modes = _sections.chosen(policy.detectors, presets.preset_settings(policy.preset))
         return Policy(
             mode=policy.mode,
             language=policy.language,
@@ -246,8 +247,7 @@ def _limits(policy: PolicySection) -> tuple[Limit, ...]:
     wanted: dict[tuple[str, str], float | None] = {}
     for setting, amount in PROFILES[policy.profile].items():
         wanted["session" if setting == "cost_usd" else "span", setting] = amount
-    for scope in ("span", "session"):
-        given: Section = getattr(policy.limits, scope)
+    for scope, given in (("span", policy.limits.span), ("session", policy.limits.session)):
         wanted |= {(scope, setting): getattr(given, setting) for setting in given.model_fields_set}
     rows = {row.setting: row for row in DIMENSIONS.values()}
     return tuple(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import io
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any, BinaryIO, TextIO
 import orjson
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from guardproxy.api import chat
 from guardproxy.api._messages import neutral
@@ -29,20 +27,18 @@ from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.memory import LocalMemory
 from guardproxy.core.model import Ask, Decision, Message
 from guardproxy.core.policy import Policy
+from guardproxy.core.tools import DEFAULT_RULES, Rules
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import BadAsk, ConfigError
+from guardproxy.replaying import tables
+from guardproxy.replaying.page import Page
+from guardproxy.replaying.told import ENDS, SessionReport, Told
 
 PAUSE_MS = 30_000
 """Between two turns of a run that was recorded without times (DESIGN section 4)."""
 
-WIDE = 160
-"""Columns of a table that is not shown on a terminal."""
-
 LONG = 1_000_000
 """Bytes from which a file gets a progress bar."""
-
-ENDS = ("cut", "deny")
-"""Actions after which the agent would not have gone on. After a finalize a model may still try."""
 
 KEY = b"replay"
 """Fingerprints of a replay are compared with nothing outside it: the key need not be secret, and is always the same."""
@@ -51,42 +47,12 @@ _ORG = "replay"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A decision in a recorded run. `step`: index of the newest call that had its result, or of the next call where
-    the turn followed a reply without one. `message`: index of the message that the turn was about to get.
-    """
+class Other:
+    """Another configuration to play the same runs under; `name` is what the reports call it."""
 
-    step: int
-    message: int
-    action: str
-    rule: str
-    count: int
-    reason: str
-    would: str = ""
-
-    @property
-    def act(self) -> str:
-        """What is done, or in observe mode would have been."""
-        return self.would or self.action
-
-
-@dataclass(frozen=True, slots=True)
-class SessionReport:
-    """One recorded run: its id, the calls recorded, and the decisions of the turns on which something was found."""
-
-    id: str
-    steps: int
-    decisions: tuple[Told, ...]
-
-    @property
-    def alarm(self) -> Told | None:
-        """The first decision that would have been heard, or in observe mode would have been one."""
-        return next((told for told in self.decisions if told.act not in ("pass", "observe")), None)
-
-    @property
-    def end(self) -> Told | None:
-        """The first decision to end the run."""
-        return next((told for told in self.decisions if told.act in ("finalize", *ENDS)), None)
+    name: str
+    policy: Policy
+    rules: Rules = DEFAULT_RULES
 
 
 def play(sessions: Iterable[Mapping[str, Any]], policy: Policy, printer: Fingerprinter) -> Iterator[SessionReport]:
@@ -201,26 +167,64 @@ def _session(line: bytes, where: str) -> dict[str, Any]:
     return value
 
 
-def run(file: Path, policy: Policy, *, as_json: bool = False, out: TextIO | None = None) -> int:
-    """Play a file and print what was decided; the exit code. `file`: .jsonl, or .jsonl.gz by its first bytes."""
+def run(
+    file: Path,
+    policy: Policy,
+    rules: Rules = DEFAULT_RULES,
+    *,
+    as_json: bool = False,
+    html: Path | None = None,
+    other: Other | None = None,
+    out: TextIO | None = None,
+) -> int:
+    """Play a file, under one configuration or two, and print what was decided; the exit code.
+
+    `file`: .jsonl, or .jsonl.gz by its first bytes. `html`: a page to write.
+    """
+    out = out or sys.stdout
+    printer = Fingerprinter(KEY, rules)
+    second = Fingerprinter(KEY, other.rules) if other else printer
+    page = Page() if html and _may_write(html, file) else None
+    pairs: list[tuple[SessionReport, SessionReport | None]] = []
+    for recorded in _recorded(file):
+        report = _Player(recorded, policy, printer).report()
+        compared = _Player(recorded, other.policy, second).report() if other else None
+        pairs.append((report, compared))
+        if as_json:
+            out.write(_line(report, compared))
+        if page:
+            page.add(recorded, printer, report, compared)
+    ours, theirs = [one for one, _ in pairs], [one for _, one in pairs if one]
+    if not as_json:
+        tables.show(ours, out)
+        if other:
+            tables.compare(list(zip(ours, theirs, strict=True)), other.name, out)
+    if page and html:
+        page.write(html, file.name, ours, theirs, other.name if other else "")
+    return 0
+
+
+def _may_write(html: Path, file: Path) -> bool:
+    """Say before the work what would go wrong after it."""
+    if html.resolve() == file.resolve():
+        raise ConfigError(f"cannot write {html}: it is the recording itself")
+    if html.is_dir() or not html.absolute().parent.is_dir():
+        raise ConfigError(f"cannot write {html}: {'it is a folder' if html.is_dir() else 'its folder is not there'}")
+    return True
+
+
+def _recorded(file: Path) -> Iterator[dict[str, Any]]:
+    """The sessions of a file, with a bar on the terminal where it is long."""
     try:
         raw = file.open("rb")
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror or error}") from error
-    out = out or sys.stdout
     with raw, _progress(file) as bar:
         task = bar.add_task(file.name, total=file.stat().st_size)
         stream = raw if raw.peek(2)[:2] != b"\x1f\x8b" else io.BufferedReader(gzip.GzipFile(fileobj=raw))
-        reports = []
-        for report in play(read(stream, str(file)), policy, Fingerprinter(KEY)):
+        for recorded in read(stream, str(file)):
+            yield recorded
             bar.update(task, completed=raw.tell())
-            if as_json:
-                out.write(_line(report))
-            else:
-                reports.append(report)
-    if not as_json:
-        _show(reports, out)
-    return 0
 
 
 def _progress(file: Path) -> Progress:
@@ -231,36 +235,13 @@ def _progress(file: Path) -> Progress:
     )
 
 
-def _line(report: SessionReport) -> str:
+def _line(report: SessionReport, other: SessionReport | None) -> str:
+    row = {"id": report.id, "steps": report.steps, "decisions": _decisions(report)}
+    if other:
+        row["other"] = _decisions(other)
+    return orjson.dumps(row).decode() + "\n"
+
+
+def _decisions(report: SessionReport) -> list[dict[str, Any]]:
     keys = ("step", "message", "action", "rule", "count", "reason")
-    decisions = [{key: getattr(told, key) for key in keys} for told in report.decisions]
-    return orjson.dumps({"id": report.id, "steps": report.steps, "decisions": decisions}).decode() + "\n"
-
-
-def _show(reports: list[SessionReport], out: TextIO) -> None:
-    console = Console(file=out)
-    if not console.is_terminal:
-        console.width = WIDE
-    table = Table("session", "calls", "first word at", "rule", "count", "ended at", "by", box=None, pad_edge=False)
-    rules: Counter[str] = Counter()
-    for report in reports:
-        alarm, end = report.alarm, report.end
-        if alarm is None:
-            continue
-        rules[alarm.rule] += 1
-        first = (f"{alarm.step} ({alarm.act})", alarm.rule, str(alarm.count))
-        last = (str(end.step), f"{end.rule} ({end.act})") if end else ("", "")
-        table.add_row(report.id, str(report.steps), *first, *last)
-    if table.row_count:
-        console.print(table)
-    console.print(_summary(reports, rules), highlight=False, soft_wrap=True)
-
-
-def _summary(reports: list[SessionReport], rules: Counter[str]) -> str:
-    ended = [report for report in reports if report.end]
-    saved = sum(report.steps - 1 - report.end.step for report in ended if report.end)
-    spoken = ", ".join(f"{rule} {count}" for rule, count in rules.most_common())
-    return (
-        f"{len(reports)} sessions, {sum(report.steps for report in reports)} calls; spoken to {sum(rules.values())}"
-        f"{f' ({spoken})' if spoken else ''}; ended {len(ended)}, {max(0, saved)} calls saved at most"
-    )
+    return [{key: getattr(told, key) for key in keys} for told in report.decisions]

@@ -181,6 +181,7 @@ class Live:
     url: str
     client: aiohttp.ClientSession
     offset_ms: int = 0
+    settled: bool = False  # `post` waits until the turn is settled and reported
 
     def offset_of(self, headers: Mapping[str, str]) -> int:
         """The offset of one request: several runs at once may each have a time of their own (`OFFSET`)."""
@@ -193,7 +194,10 @@ class Live:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", "Authorization": "Bearer k", **(headers or {})}
         async with self.client.post(self.url + path, data=raw, headers=sent) as answer:
-            return Answer(answer.status, dict(answer.headers), await answer.read())
+            got = Answer(answer.status, dict(answer.headers), await answer.read())
+        if self.settled:
+            await self.proxy.quiet()
+        return got
 
 
 def config_of(**sections: Any) -> Config:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from argparse import Namespace
@@ -42,6 +43,9 @@ WRONG = {
     "check of nothing": (("check", "/nowhere.yaml"), "cannot read /nowhere.yaml"),
     "check of a folder": (("check", "/"), "cannot read /: Is a directory"),
     "replay of nothing": (("replay", "/nowhere.jsonl"), "cannot read /nowhere.jsonl"),
+    "replay against nothing": (("replay", "x", "--compare", "/nowhere.yaml"), "cannot read /nowhere.yaml"),
+    "page in no folder": (("replay", "x", "--html", "/nowhere/a.html"), "cannot write /nowhere/a.html: its folder"),
+    "no such preset": (("list", "--preset", "mild"), "invalid choice: 'mild'"),
     "panic elsewhere": (("panic", "on", "--admin", "ftp://x"), "must be a URL such as"),
 }
 
@@ -98,6 +102,28 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     for rule in RULES:
         assert f"\n{rule} " in f"\n{out}"
     assert "triple=[3, 4, 6]" in out
+
+
+def test_list_of_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
+    told = {name: run(capsys, "list", "--preset", name)[1] for name in cli.PRESETS}
+
+    assert told["balanced"] == run(capsys, "list")[1]
+    assert "triple=[2, 3, 4], longest=6" in told["strict"]
+    assert "triple=[4, 6, 8], longest=6" in told["patient"]
+
+
+def test_replay_compares(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The other configuration is read whole: its preset, and its knowledge about tools."""
+    made = {"type": "function", "function": {"name": "look", "arguments": "{}"}}
+    turn = [{"role": "assistant", "tool_calls": [made]}, {"role": "tool", "content": "x"}]
+    runs, other, page = tmp_path / "runs.jsonl", tmp_path / "other.yaml", tmp_path / "page.html"
+    runs.write_text(json.dumps({"id": "a", "messages": [{"role": "user", "content": "go"}, *turn * 4]}))
+    other.write_text("policy: {preset: patient}\ntools: {think_like: [look]}")
+    code, out, err = run(capsys, "replay", str(runs), "--compare", str(other), "--html", str(page))
+
+    assert (code, err) == (0, "")
+    assert f"under {other}: spoken to 1 -> 0" in out
+    assert page.stat().st_size > 1000
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from guardproxy import config
 from guardproxy.core.budget import Limit
 from guardproxy.core.detectors import RULES
 from guardproxy.core.model import Triple
+from guardproxy.core.presets import PRESETS, preset_settings
 from guardproxy.errors import ConfigError
 
 
@@ -63,6 +65,7 @@ REFUSED = {
     "missing price": ("prices: {models: {m: {input: 1}}}", "prices.models.m.output: is missing"),
     "negative price": ("prices: {models: {m: {input: -1, output: 1}}}", "prices.models.m.input: "),
     "mode of another kind": ("policy: {mode: enforced}", "policy.mode: input should be 'enforce' or 'observe'"),
+    "no such preset": ("policy: {preset: mild}", "policy.preset: input should be 'strict', 'balanced' or 'patient'"),
     "wrong scheme": ("upstream: {url: 'ftp://x'}", "upstream.url: must be a URL that begins with http:// or https://"),
     "no host": ("upstream: {url: 'http://'}", "upstream.url: must be a URL"),
     "port of a URL": ("upstream: {url: 'http://x:y/v1'}", "upstream.url: is no URL"),
@@ -268,3 +271,20 @@ def test_frozen() -> None:
     made = config.load(None, {})[0]
     with pytest.raises(ValueError, match="frozen"):
         made.listen.port = 1  # type: ignore[misc]
+
+
+def test_a_setting_wins_over_the_preset(tmp_path: Path) -> None:
+    """Field by field: what is not written down stays the preset's, also where it is the default's number."""
+    rules = "{repeated_call: {triple: [3, 4, 6]}, cycle: {enabled: false}, monologue: {mode: observe}}"
+    policy = load(tmp_path, f"policy: {{preset: strict, detectors: {rules}}}").policy_value()
+    expected = preset_settings("strict")
+    del expected["cycle"]
+    expected["repeated_call"] = replace(expected["repeated_call"], triple=Triple(3, 4, 6))  # type: ignore[type-var]
+
+    assert policy.detectors == expected
+    assert policy.modes == {"monologue": "observe"}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_alone(tmp_path: Path, name: str) -> None:
+    assert load(tmp_path, f"policy: {{preset: {name}}}").policy_value().detectors == preset_settings(name)

@@ -28,6 +28,7 @@ ELSEWHERE = {
     "core/advice/en.py": ("tests/core/test_advice.py", "texts are data; one table for both languages"),
     "core/advice/zh.py": ("tests/core/test_advice.py", "texts are data; one table for both languages"),
     "core/view.py": ("tests/store", "values only; what the store is asked and answers"),
+    "replaying/told.py": ("tests/test_replay.py", "values only; what a replay makes of a run"),
     "demo/local.py": ("tests/demo/test_run.py", "needs the extra local-model; run there if it is installed"),
     "http/panic.py": ("tests/http/test_serve.py", "needs a running proxy"),
     "http/trace.py": ("tests/http/test_serve.py", "needs a store with a session in it"),
@@ -195,7 +196,7 @@ def test_version_is_one() -> None:
 def test_commands_of_the_readme_are_in_the_makefile() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
-    assert {"demo", "test", "run", "bench", "verify", "lint"} <= targets
+    assert {"demo", "test", "run", "bench", "verify", "lint", "score"} <= targets
     assert set(re.findall(r"make ([a-z-]+)", (ROOT / "README.md").read_text())) <= targets
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 

@@ -13,6 +13,8 @@ import pytest
 from guardproxy import replay
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.policy import Policy
+from guardproxy.core.presets import preset_settings
+from guardproxy.core.tools import Rules
 from guardproxy.errors import BadAsk, ConfigError, GuardError
 
 Json = dict[str, Any]
@@ -121,6 +123,55 @@ def test_the_table_names_what_was_spoken_to_and_sums_up(tmp_path: Path) -> None:
     assert "4" in text
     assert "calm" not in text
     assert "2 sessions, 8 calls; spoken to 1 (repeated_call 1); ended 1, 2 calls saved at most" in text
+
+
+PATIENT = replay.Other("patient.yaml", Policy(detectors=preset_settings("patient")))
+
+
+def test_two_configurations_in_one_run(tmp_path: Path) -> None:
+    out = io.StringIO()
+    replay.run(lines(tmp_path, LOOP, recorded(call("look", "x"), name="calm")), Policy(), other=PATIENT, out=out)
+    assert "under patient.yaml: spoken to 1 -> 1, ended 1 -> 0, calls saved at most 2 -> 0" in out.getvalue()
+    assert "1 sessions differ (1 later there)" in out.getvalue()
+
+
+def test_json_lines_have_both(tmp_path: Path) -> None:
+    out = io.StringIO()
+    replay.run(lines(tmp_path, LOOP), Policy(), as_json=True, other=PATIENT, out=out)
+    (row,) = map(json.loads, out.getvalue().splitlines())
+    firsts = [next(one for one in row[key] if one["action"] == "nudge") for key in ("decisions", "other")]
+    assert [one["step"] for one in firsts] == [2, 3]
+
+
+def test_knowledge_about_tools_is_used(tmp_path: Path) -> None:
+    file = lines(tmp_path, recorded(*[call("ask", "the same", page=page) for page in range(4)]))
+    told = []
+    for rules in (Rules(), Rules(ignore_args={"ask": ("page",)})):
+        out = io.StringIO()
+        replay.run(file, Policy(), rules, out=out)
+        told.append("spoken to 1 (repeated_call 1)" in out.getvalue())
+    assert told == [False, True]
+
+
+def test_a_page_is_written(tmp_path: Path) -> None:
+    page, out = tmp_path / "page.html", io.StringIO()
+    replay.run(lines(tmp_path, LOOP), Policy(), html=page, other=PATIENT, as_json=True, out=out)
+    text = page.read_text("utf-8")
+    assert '"name":"runs.jsonl"' in text
+    assert '"there":"patient.yaml"' in text
+    assert out.getvalue().count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("page", "told"),
+    [("runs.jsonl", "the recording itself"), ("no/page.html", "its folder is not there"), (".", "it is a folder")],
+)
+def test_a_page_that_must_not_be_written_is_refused_first(tmp_path: Path, page: str, told: str) -> None:
+    file, out = lines(tmp_path, LOOP), io.StringIO()
+    before = file.read_bytes()
+    with pytest.raises(ConfigError, match=told):
+        replay.run(file, Policy(), html=tmp_path / page, out=out)
+    assert (out.getvalue(), file.read_bytes()) == ("", before)
 
 
 @pytest.mark.parametrize(

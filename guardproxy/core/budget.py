@@ -26,6 +26,13 @@ class Dimension:
     judged: bool = False
     clock: bool = False
 
+    def show(self, amount: int) -> str:
+        """An amount as people read it, in the unit of the setting."""
+        if self.scale == 1:
+            return f"{amount:,}"
+        shown = f"{amount / self.scale:,.4f}".rstrip("0").rstrip(".")
+        return f"${shown}" if self.name == "cost_microusd" else f"{shown} s"
+
 
 DIMENSIONS: Mapping[str, Dimension] = {
     row.name: row
@@ -107,7 +114,9 @@ def last_affordable(view: View) -> Spent | None:
         if line.limit < 0:
             continue
         again = spent.used // max(1, turns) if line.clock and turns else line.hold
-        if spent.used + (0 if line.clock else spent.held) + again > line.limit and (line.hold or turns):
+        # Turns that are held are used up; other holds of calls beside this one mostly give something back.
+        held = spent.held if line.dimension == "turns" else line.hold
+        if spent.used + held + again > line.limit and (line.hold or turns):
             return spent
     return None
 
@@ -152,4 +161,6 @@ def remaining(view: View) -> str:
         known = left.get(line.dimension)
         if known is None or rest < known:
             left[line.dimension] = max(0, rest)
-    return "{" + ",".join([f'"{name}":{rest}' for name, rest in left.items()]) + "}"  # the names are ours: no escapes
+    rows = [(DIMENSIONS[name], rest) for name, rest in left.items()]
+    shown = [f'"{row.setting}":{rest if row.scale == 1 else rest / row.scale:.10g}' for row, rest in rows]
+    return "{" + ",".join(shown) + "}"  # the names are ours: no escapes

@@ -93,24 +93,29 @@ def decide(view: View, policy: Policy, *, lost: bool = False) -> Decision:
 
 
 def _closed(view: View, policy: Policy) -> Decision:
-    reason = f"this run was ended by {view.closed_by}; answer {view.answers} since"
+    reason = f"this run was ended before, by {view.closed_by}; it was asked again {view.answers} times since"
     over = view.answers >= policy.finals
     return Decision("cut", Rung.CUT, view.closed_by, view.answers, reason, over=over)
 
 
 def _denied(view: View) -> Decision:
     line = view.short[0]
+    row = budget.DIMENSIONS[line.dimension]
     spent = next((s for s in view.spent if s.line == line), None)
-    standing = f"{spent.used} used and {spent.held} held" if spent else "nothing left"
-    reason = f"{line.dimension} of this {line.scope}: {standing}, {line.hold} more would pass the limit of {line.limit}"
-    return Decision("deny", Rung.CUT, f"budget.{line.dimension}", line.limit, reason, refused=line)
+    used, held = (spent.used, spent.held) if spent else (line.limit, 0)
+    reason = f"limit {row.setting} ({line.scope}) of {row.show(line.limit)}: {row.show(used)} used"
+    if held:
+        reason += f", {row.show(held)} held for calls that are running"
+    if line.hold > 1:
+        reason += f", and this request may need {row.show(line.hold)} (a smaller max_tokens needs less)"
+    return Decision("deny", Rung.CUT, f"budget.{row.setting}", line.limit, reason, refused=line)
 
 
 def _budget(trail: Trail, view: View, policy: Policy) -> Decision | None:
     reached = budget.judge(trail, view, policy.limits)
     if reached:
         limit, count = reached
-        rule = f"budget.{limit.dimension}"
+        rule = f"budget.{budget.DIMENSIONS[limit.dimension].setting}"
         rung = Rung.CUT if count >= limit.limit else Rung.FINALIZE
         reason = f"{limit.dimension}: {count} of {limit.limit} in this request"
         action = "deny" if rung is Rung.CUT else ACTIONS[rung]
@@ -118,9 +123,10 @@ def _budget(trail: Trail, view: View, policy: Policy) -> Decision | None:
     spent = budget.last_affordable(view)
     if spent is None:
         return None
-    line = spent.line
-    reason = f"{line.dimension} of this {line.scope}: {spent.used} of {line.limit} used, this is the last that fits"
-    return Decision("finalize", Rung.FINALIZE, f"budget.{line.dimension}", spent.used, reason)
+    line, row = spent.line, budget.DIMENSIONS[spent.line.dimension]
+    standing = f"{row.show(spent.used)} of {row.show(line.limit)} used"
+    reason = f"limit {row.setting} ({line.scope}): {standing}, this is the last turn that fits"
+    return Decision("finalize", Rung.FINALIZE, f"budget.{row.setting}", spent.used, reason)
 
 
 def _overspent(view: View, policy: Policy) -> Decision | None:
@@ -131,8 +137,9 @@ def _overspent(view: View, policy: Policy) -> Decision | None:
     used = {(spent.line.scope, spent.line.dimension): spent.used + spent.held for spent in view.spent}
     for limit, stored in zip(policy.limits, stored_as, strict=True):
         if stored != limit and used.get((limit.scope, limit.dimension), 0) > limit.limit:
-            reason = f"{limit.dimension} of this {limit.scope}: past the limit of {limit.limit}"
-            return Decision("deny", Rung.CUT, f"budget.{limit.dimension}", limit.limit, reason)
+            row = budget.DIMENSIONS[limit.dimension]
+            reason = f"limit {row.setting} ({limit.scope}) of {row.show(limit.limit)} is passed"
+            return Decision("deny", Rung.CUT, f"budget.{row.setting}", limit.limit, reason)
     return None
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TypeVar, cast
+from urllib.parse import quote
 
 from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter, is_boundary, is_harness, pack, stamp, unpack
 from guardproxy.core.model import Ask, Call, Flag, Kind, Message, Step, Trail, value
@@ -29,7 +30,10 @@ MEMO = 16_384
 
 T = TypeVar("T")
 _Called = tuple[str, tuple[bytes, ...], dict[str, int]]
-_REGISTERED = re.compile(r"[^\x21-\x7e]+")
+_PLAIN = re.compile(r"[\x21-\x7e]+")
+
+AT_MOST = 64
+"""Calls of one assistant message that become steps: the ring holds no more, and a message may hold 100,000."""
 
 
 @value
@@ -97,8 +101,9 @@ def round_digest(printer: Fingerprinter, calls: Sequence[Call], text: str) -> st
     key = hash(("round", *calls))
     found = printer.memo.get(key)
     if found is None:
-        made = [printer.call(call) for call in calls]
-        found = _remember(printer, key, printer.hash16("round", *sorted(made)).hex())
+        made = sorted([printer.call(call) for call in calls[:AT_MOST]])
+        beyond = (str(len(calls)),) if len(calls) > AT_MOST else ()
+        found = _remember(printer, key, printer.hash16("round", *made, *beyond).hex())
     return cast("str", found)
 
 
@@ -135,7 +140,7 @@ def identify(ask: Ask, printer: Fingerprinter, tenant: str) -> Identity:
     candidates = links(printer, tenant, head, last.calls, last.text) if last else ()
     session, thread = ask.declared.session, ask.declared.thread
     if session or thread:
-        session, thread = _REGISTERED.sub("_", session), _REGISTERED.sub("_", thread)
+        session, thread = _named(session), _named(thread)
     return Identity(session, thread, head, last is None, candidates, ask.declared.source)
 
 
@@ -198,10 +203,15 @@ def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[byte
     return RoundFact(digest, turn.index, tuple([stamp(fact, now_ms) for fact in facts]), counts)
 
 
+def _named(name: str) -> str:
+    """A client's name in plain characters; other ones are written as percent codes, so that no two names meet."""
+    return name if not name or _PLAIN.fullmatch(name) else quote(name, safe="!#$&'()*+,/:;=?@[]~", errors="replace")
+
+
 def _called(turn: Round, printer: Fingerprinter) -> _Called:
     """Digest, facts (without their time) and counters of a round with calls."""
     facts, counts = [], dict[str, int]()
-    for number, (call, result) in enumerate(zip(turn.calls, turn.results, strict=True)):
+    for number, (call, result) in enumerate(zip(turn.calls[:AT_MOST], turn.results[:AT_MOST], strict=True)):
         step = printer.step(call, result, first=number == 0, at_ms=0)
         facts.append(pack(step))
         counts[f"tool:{step.tool}"] = counts.get(f"tool:{step.tool}", 0) + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import time
@@ -102,9 +103,8 @@ class Proxy:
         """Wait for what is under way (holds are settled), then close the pool."""
         if self._renewing:
             self._renewing.cancel()
-        pending = [task for task in self._tasks if task is not self._renewing]
-        if pending:
-            await asyncio.wait(pending, timeout=30)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.quiet(), 30)
         await self.books.pay()
         await self.upstream.close()
 
@@ -126,8 +126,7 @@ class Proxy:
         except GuardError as error:
             return _error(api.SURFACES["chat"], error)
         except Exception:  # noqa: BLE001  # a fault of ours: logged once with its place, never shown to a client
-            _log.exception("a request to %s failed inside guardproxy", route)
-            self.telemetry.count("guardproxy.faults", {}, 1)
+            self.fault(f"a request to {route}")
             fault = GuardError("guardproxy failed on this request; its log says where", code="internal_error")
             return _error(api.SURFACES["chat"], fault)
         finally:
@@ -153,6 +152,16 @@ class Proxy:
         message = "guardproxy is at its bound of requests under way (overload.max_in_flight); try again in a moment"
         error = Overloaded(message)
         return _error(api.SURFACES["chat"], error, [("Retry-After", "1")])
+
+    def fault(self, what: str) -> None:
+        """A fault of ours: logged with its place, counted. Called where it was caught."""
+        _log.exception("%s failed inside guardproxy", what)
+        self.telemetry.count("guardproxy.faults", {}, 1)
+
+    async def quiet(self) -> None:
+        """Wait until the turns that were answered are settled and reported."""
+        while pending := [task for task in self._tasks if task is not self._renewing]:
+            await asyncio.wait(pending)
 
     def _retried(self, error_type: str) -> None:
         self.telemetry.count("upstream.retries", {"provider": self.provider, "error.type": error_type}, 1)

@@ -54,7 +54,7 @@ async def _whole(turn: Turn, answer: ClientResponse) -> web.StreamResponse:
     _take_over(turn, view, dropped=view.drop is not None and not failed)
     if failed:
         done.outcome, done.error_type = "failed", str(answer.status)
-    await turn.settle_now()
+    await turn.settle_first()
     headers = [*response_headers(answer), *turn.guard_headers()]
     return web.Response(status=answer.status, body=shown if view.watcher.touched else data, headers=headers)
 
@@ -71,7 +71,7 @@ async def _stream(turn: Turn, answer: ClientResponse) -> web.StreamResponse:
             out = view.feed(chunk)
             if turn.settling is None and view.watcher.ended:
                 _take_over(turn, view, dropped=view.drop is not None)
-                turn.settle()  # on its way before the client can answer [DONE]; usage may come as late as that
+                await turn.settle_first()  # usage may come as late as [DONE]
             if out:
                 await response.write(out)
     except (ConnectionResetError, asyncio.CancelledError) as left:

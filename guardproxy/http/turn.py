@@ -63,11 +63,10 @@ class Turn:
         self.view: View | None = None
         self.report: TurnReport | None = None
         self.settling: asyncio.Task[None] | None = None
-        self.settled = False
         self.taken_back = False
 
     async def serve(self) -> web.StreamResponse:
-        """Answer the request. Every path ends in `_close`, also when the client leaves."""
+        """Answer the request. Every path ends in `settle`, also when the client leaves; nobody waits for its reply."""
         try:
             await self._open()
             return await self._answer()
@@ -75,10 +74,8 @@ class Turn:
             self.outcome.fail(error)
             return self._error(error)
         finally:
-            if self.settled:  # the straight path: nothing is left to wait for
-                self.proxy.done(self)
-            elif not self.taken_back:
-                await asyncio.shield(self.proxy.spawn(self._close()))
+            if not self.taken_back:
+                self.settle()
 
     async def _open(self) -> None:
         proxy = self.proxy
@@ -102,6 +99,7 @@ class Turn:
         self.rates = proxy.prices.rates(ask.model)
         estimate = pricing.estimate_input(len(self.body.plain), proxy.factor(ask.model))
         most = min(ask.max_tokens or proxy.policy.default_output_hold, proxy.policy.default_output_hold)
+        most *= max(1, ask.choices)
         self.need = budget.Need(estimate, most, pricing.cost(self.rates, Usage(input=estimate, output=most)))
         return Opening(
             token=os.urandom(12).hex(),
@@ -139,7 +137,7 @@ class Turn:
             self.view = await self.proxy.books.begin(self.opening, self._whole)
         except StoreError:
             return  # the lease ends by itself
-        await self._close()
+        await self._settle()
 
     def message(self, index: int) -> Message | None:
         """The message at an index of the request, if there is one."""
@@ -196,7 +194,7 @@ class Turn:
             self.ask, edit.text, reply_id=reply_id, created=self.started_ns // 10**9, finish=finish
         )
         self.outcome.own(edit.text)
-        await self.settle_now()
+        await self.settle_first()
         headers = [("Content-Type", kind), *self.guard_headers()]
         return web.Response(body=body, headers=headers)
 
@@ -213,8 +211,8 @@ class Turn:
             found.append(("x-guardproxy-trace-id", trace))
             found.append(("x-guardproxy-turn", str(self.view.turn)))
             found.append(("x-guardproxy-budget-remaining", budget.remaining(self.view)))
-        if self.edits:
-            found.append(("x-guardproxy-edit", ",".join(self.edit_names())))
+        if names := self.edit_names():
+            found.append(("x-guardproxy-edit", ",".join(names)))
         return found
 
     def edit_names(self) -> tuple[str, ...]:
@@ -236,29 +234,35 @@ class Turn:
         self.outcome.status = error.status
         return web.Response(status=error.status, body=self.surface.error(error, extra), headers=headers)
 
-    def settle(self) -> asyncio.Task[None]:
-        """Trip 2 beside the caller, once; the task can be awaited any number of times."""
+    def settle(self) -> None:
+        """Trip 2 and the report, once, beside the caller. `Proxy.close` waits for it."""
         if self.settling is None:
-            self.settling = self.proxy.spawn(self.settle_now())
-        return self.settling
+            self.settling = self.proxy.spawn(self._settle())
+
+    async def settle_first(self) -> None:
+        """Send trip 2 on its way before the end of the answer, so that the client's next request finds it done.
+
+        One turn of the loop hands it to the connection, the next one sends it; its reply is not waited for.
+        """
+        self.settle()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
     def final_report(self) -> TurnReport:
         """The report with the times that were not known when the turn was settled."""
         report: TurnReport = self.report  # type: ignore[assignment]  # `done` is called only with a report
         return reporting.finish(report, self.outcome)
 
-    async def settle_now(self) -> None:
-        """Trip 2. Interrupted it may be called again: the store counts a token once."""
+    async def _settle(self) -> None:
         view = self.view
         self.outcome.ended_ns = time.time_ns()
-        if view is not None:
-            self.report = reporting.report_of(self, view)
-            if view.admitted and not view.closed:
-                begun = time.perf_counter_ns()
-                await self.proxy.books.settle(closing.closing_of(self, view))
-                self.outcome.settle_ns = time.perf_counter_ns() - begun
-        self.settled = True
-
-    async def _close(self) -> None:
-        await self.settle()
-        self.proxy.done(self)
+        try:
+            if view is not None:
+                self.report = reporting.report_of(self, view)
+                if view.admitted and not view.closed:
+                    begun = time.perf_counter_ns()
+                    await self.proxy.books.settle(closing.closing_of(self, view))
+                    self.outcome.settle_ns = time.perf_counter_ns() - begun
+            self.proxy.done(self)
+        except Exception:  # noqa: BLE001  # the client has its answer; the lease ends the hold
+            self.proxy.fault(f"settling a turn of {self.route}")

@@ -73,6 +73,7 @@ LAST = {
     "room for one more": ([("span", "turns", 1, 5, 3, 1)], None),
     "the last turn": ([("span", "turns", 1, 5, 4, 1)], "turns"),
     "others hold the rest": ([("span", "turns", 1, 5, 0, 5)], "turns"),
+    "others hold money for now": ([("session", "cost_microusd", 100, 400, 0, 400)], None),
     "a limit of one": ([("session", "turns", 1, 1, 0, 1)], "turns"),
     "no limit": ([("session", "turns", 1, -1, 999, 1)], None),
     "money for another of that size": ([("session", "cost_microusd", 100, 400, 200, 100)], None),
@@ -155,5 +156,5 @@ def test_remaining_says_the_tightest_line_of_each_kind() -> None:
         ("session", "input_tokens", 0, -1, 5, 0),
     )
 
-    assert json.loads(budget.remaining(found)) == {"turns": 1, "cost_microusd": 0, "wall_ms": 7_000_000}
+    assert json.loads(budget.remaining(found)) == {"turns": 1, "cost_usd": 0, "wall_seconds": 7_000}
     assert budget.remaining(view()) == "{}"

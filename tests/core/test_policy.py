@@ -112,8 +112,8 @@ def test_what_decides_before_any_loop() -> None:
         ({"panic": True}, "pass", "", "panic"),
         ({"panic": True, "closed": True, "closed_by": "cycle"}, "pass", "", "panic"),
         ({"panic": True, **denied}, "pass", "", "panic"),
-        ({"closed": True, "closed_by": "cycle", "answers": 1}, "cut", "cycle", "answer 1 since"),
-        (denied, "deny", "budget.turns", "7 used and 1 held, 1 more would pass the limit of 8"),
+        ({"closed": True, "closed_by": "cycle", "answers": 1}, "cut", "cycle", "asked again 1 times"),
+        (denied, "deny", "budget.turns", "of 8: 7 used, 1 held"),
         ({"counted": False}, "pass", "", "no turn"),
         ({}, "cut", "repeated_call", "6 times"),
     ]

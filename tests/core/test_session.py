@@ -139,8 +139,9 @@ IDENTITIES: dict[str, Callable[[], bool]] = {
     ),
     "a declared id": lambda: identity(TASK, session="run-1", thread="t").session == "run-1",
     "an id that could break a key": lambda: (
-        identity(TASK, session="a\x1fb é", thread="x y").session == "a_b_"
-        and identity(TASK, session="a", thread="x y").thread == "x_y"
+        identity(TASK, session="a\x1fb é", thread="x y").session == "a%1Fb%20%C3%A9"
+        and identity(TASK, session="a", thread="x y").thread == "x%20y"
+        and identity(TASK, session="会话一").session != identity(TASK, session="项目二").session
     ),
 }
 

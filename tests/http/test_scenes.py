@@ -476,7 +476,7 @@ RUNS = [
         [act("f", {"n": 1}, "1"), act("f", {"n": 2}, "2"), *same(3, say("more", forgets=True))],
         {1: "finalize", 2: "deny", 3: "deny", 4: "deny", 5: "deny"},
         "budget.turns",
-        {2: "limit of 2"},
+        {2: "of 2: 2 used"},
         policy={"limits": {"session": {"turns": 2}}},
         counted={5: 2},
         session=True,

@@ -66,14 +66,15 @@ def finalize(language: str, decision: Decision, facts: Facts) -> str:
 def summary(language: str, decision: Decision, progress: Progress) -> str:
     """The partial summary with which a run ends: status, reason, what was done and found, what is open."""
     words = LANGUAGES[language]
-    lines = [f"{GUARD_MARK} {words.ENDED}", words.WHY.format(reason=decision.reason, rule=decision.rule)]
+    budget = decision.rule.startswith("budget.")
+    lines = [f"{GUARD_MARK} {words.REFUSED if budget else words.ENDED}", words.WHY.format(reason=decision.reason, rule=decision.rule)]
     if progress.tools:
         tools = ", ".join(f"{tool} ({count})" for tool, count in progress.tools)
         lines.append(words.DONE.format(steps=progress.steps, tools=tools))
     lines += [words.FOUND.format(tool=tool, result=_quoted(result)) for tool, result in progress.found]
     if progress.said:
         lines.append(words.SAID.format(said=_quoted(progress.said)))
-    lines.append(words.OPEN_BUDGET if decision.rule.startswith("budget.") else words.OPEN)
+    lines.append(words.OPEN_BUDGET if budget else words.OPEN_OVER if decision.over else words.OPEN)
     return "\n".join(lines)
 
 

@@ -62,9 +62,11 @@ FINALIZE = (
     "still open and what would be needed for it."
 )
 ENDED = "This run was ended by the proxy that watches it; the task may not be complete."
+REFUSED = "This request was refused by the proxy that watches this run: a hard limit leaves no room for it."
 WHY = "Reason: {reason} (rule: {rule})."
 DONE = "Done so far: {steps} recent calls, most of them {tools}."
 FOUND = "Found by {tool}: {result}"
 SAID = "The model's last words: {said}"
 OPEN = "Open: the task itself. A new message that says what to do differently starts it again."
-OPEN_BUDGET = "Open: the task itself. Whoever governs the limits can raise them; a new request begins a new span."
+OPEN_OVER = "Open: the task itself. This run is not continued; a new run, or a person, can take it up."
+OPEN_BUDGET = "Open: the task itself. Whoever governs the limits can raise them."

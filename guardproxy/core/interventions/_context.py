@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from guardproxy.core import advice, session
 from guardproxy.core.advice import Facts, Progress
+from guardproxy.core.fingerprint import strip_own
 from guardproxy.core.model import AppendText, Ask, Call, Decision, Flag, Kind, Message, Rung, Step
 from guardproxy.core.view import View
 
@@ -80,7 +81,7 @@ def progress(ask: Ask, decision: Decision) -> Progress:
         for call, result in zip(turn.calls, turn.results, strict=True)
         if result is not None
     ]
-    said = next((turn.text for turn in reversed(found) if turn.text.strip()), "")
+    said = next((said for turn in reversed(found) if (said := strip_own(turn.text).strip())), "")
     unique = list(dict.fromkeys(newest))[-3:]
     return Progress(steps=tools.total(), tools=tuple(tools.most_common(5)), found=tuple(unique), said=_short(said))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from guardproxy.core.detectors import RULES, SPECIFICITY, default_settings
 from guardproxy.core.fingerprint import Fingerprinter
@@ -42,9 +42,10 @@ def trails(turns: Sequence[Turn], pause_ms: int = 4_000) -> list[Trail]:
     return found
 
 
-def judge(trail: Trail) -> Finding | None:
+def judge(trail: Trail, chosen: Mapping[str, object] | None = None) -> Finding | None:
     """What speaks on a trail: the finding furthest up the ladder, the more specific one among equals."""
-    found = [f for rule, settings in default_settings().items() if (f := RULES[rule].detect(trail, settings))]
+    chosen = chosen or default_settings()
+    found = [f for rule, settings in chosen.items() if (f := RULES[rule].detect(trail, settings))]
     return max(found, key=lambda f: (f.rung, SPECIFICITY[f.rule]), default=None)
 
 

@@ -1,0 +1,24 @@
+"""What holds for every test: logging is as it was before."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Telemetry sets levels and a handler for its process; the next test must find none of them."""
+    names = ("guardproxy", "opentelemetry")
+    levels = {name: logging.getLogger(name).level for name in names}
+    flags = (logging.logThreads, logging.logProcesses, logging.logMultiprocessing)
+    handlers = list(logging.getLogger().handlers)
+    yield
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+    logging.logThreads, logging.logProcesses, logging.logMultiprocessing = flags
+    for handler in [one for one in logging.getLogger().handlers if one not in handlers]:
+        if type(handler).__module__.startswith("guardproxy"):
+            logging.getLogger().removeHandler(handler)
