@@ -64,7 +64,7 @@ PRESETS: Mapping[str, Preset] = {
             "monologue": {
                 "same_text": Triple(3, 4, 6),
                 "same_words": Triple(4, 6, 9),
-                "same_answer": Triple(6, 9, 14),
+                "same_answer": Triple(4, 5, 14),
             },
             "nothing_new": {"triple": Triple(8, 12, 18)},
             "repeated_call": {"triple": Triple(4, 6, 9), "batch": Triple(4, 6, 8)},

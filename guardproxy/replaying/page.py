@@ -63,7 +63,7 @@ class Page:
         self._added += 1
         self._size += len(row)
         while self._size > self._room:
-            _, dropped = (self._rows[True] or self._rows[False]).pop()
+            _, dropped = (self._rows[False] or self._rows[True]).pop()
             self._size -= len(dropped)
             self.left_out += 1
 
