@@ -21,6 +21,7 @@ LARGEST = 1 << 20
 _MOST_VALUES = 100_000  # YAML aliases can make a small file large
 _REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{")
 _DEEPEST = 30
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 Document = dict[str, Any]
 
@@ -36,6 +37,16 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(problem=f"the key {name!r} is given twice", problem_mark=key.start_mark)
             seen.add(name)
         return super().construct_mapping(node, deep)
+
+    def construct_number(self, node: yaml.ScalarNode) -> int | float | str:
+        """A number, or the text of what only YAML 1.1 takes for one: to it 1:20 is 80."""
+        if ":" in node.value:
+            return str(node.value)
+        return self.construct_yaml_int(node) if node.tag.endswith(":int") else self.construct_yaml_float(node)
+
+
+for _tag in ("int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _Loader.construct_number)
 
 
 def read(path: Path) -> str:
@@ -93,6 +104,26 @@ def fill(document: Document, env: Mapping[str, str]) -> tuple[Document, dict[str
         return ""
 
     return walk(document, ()), problems
+
+
+def unprintable(value: object, path: tuple[str, ...] = ()) -> dict[str, str]:
+    """Problems by path: text that would forge a header or a log line, or cannot be sent at all."""
+    if isinstance(value, str):
+        return {".".join(path): "must not hold a line break or another control character"} if _odd(value) else {}
+    if isinstance(value, Mapping):
+        inner = [(str(key), item) for key, item in value.items()]
+        problems = {".".join(path): "has a key with a control character"} if any(_odd(key) for key, _ in inner) else {}
+    elif isinstance(value, list):
+        problems, inner = {}, [(str(index), item) for index, item in enumerate(value)]
+    else:
+        return {}
+    for key, item in inner:
+        problems |= unprintable(item, (*path, key))
+    return problems
+
+
+def _odd(text: str) -> bool:
+    return _UNPRINTABLE.search(text) is not None
 
 
 def _resolve(match: re.Match[str], env: Mapping[str, str], problem: Callable[[str], str]) -> str:

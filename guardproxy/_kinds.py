@@ -8,6 +8,42 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+LARGEST_COUNT = 10**12
+"""Turns, calls, tokens: above any run, and sums of thousands are still exact in a double, which Lua counts in."""
+
+LONGEST_SECONDS = 366 * 86_400
+"""A year: no run or wait is longer, and in milliseconds it suits every timer."""
+
+LARGEST_USD = 10**9
+"""Of a limit. In micro-dollars 10^15, below 2^53 (9 * 10^15), up to which doubles are exact."""
+
+LARGEST_PRICE = 100_000
+"""Dollars per million tokens; the dearest published are below 1000. The largest body then costs 2.7 * 10^7 dollars."""
+
+LARGEST_HOLD = 10**8
+"""Tokens of one answer; a hundred times what models write today."""
+
+LARGEST_MB = 1024
+"""A body is held in memory, in several forms."""
+
+LONGEST_LEASE = 86_400
+"""Seconds. For so long the holds of a machine that died block its sessions' budgets."""
+
+LONGEST_STORE_MS = 60_000
+"""What a request may lose to a frozen store; clients give up after a minute."""
+
+LARGEST_IN_FLIGHT = 1_000_000
+"""Requests at once in a worker; each needs two descriptors, and systems end at about a million."""
+
+LARGEST_SETTING = 1000
+"""Of a detector's plain number: steps or factors; it looks at a few dozen steps."""
+
+LARGEST_THRESHOLD = 1_000_000
+"""Of a triple: more often than any run repeats itself."""
+
+LONGEST_PAUSE_MS = 86_400_000
+"""A day, of a detector's `..._ms`: runs that nobody touched for 15 minutes are over."""
+
 
 def no_flag(value: object) -> object:
     """Refuse flags where a number is due: YAML reads yes, no, on and off as flags, which would pass for 1 and 0."""
@@ -28,6 +64,8 @@ def _url(schemes: tuple[str, ...], value: str | None) -> str | None:
         _ = parts.port  # raises when it is no number
     except ValueError as error:
         raise ValueError("is no URL") from error
+    if any(letter.isspace() for letter in value):
+        raise ValueError("must be a URL without spaces")
     if parts.scheme not in schemes or not (parts.hostname or parts.scheme == "unix"):
         raise ValueError(f"must be a URL that begins with {' or '.join(f'{scheme}://' for scheme in schemes)}")
     return value.rstrip("/")
@@ -38,9 +76,15 @@ _redis = AfterValidator(partial(_url, ("redis", "rediss", "unix")))
 
 Number = Annotated[int, BeforeValidator(no_flag)]
 Amount = Annotated[float, BeforeValidator(no_flag)]
-Count = Annotated[Number, Field(ge=1)]
-Seconds = Annotated[Amount, Field(gt=0)]
-Dollars = Annotated[Amount, Field(ge=0)]
+Count = Annotated[Number, Field(ge=1, le=LARGEST_COUNT)]
+Seconds = Annotated[Amount, Field(gt=0, le=LONGEST_SECONDS)]
+LeaseSeconds = Annotated[Amount, Field(ge=1, le=LONGEST_LEASE)]
+StoreMs = Annotated[Number, Field(ge=1, le=LONGEST_STORE_MS)]
+LimitUsd = Annotated[Amount, Field(gt=0, le=LARGEST_USD)]
+Price = Annotated[Amount, Field(ge=0, le=LARGEST_PRICE)]
+Hold = Annotated[Number, Field(ge=1, le=LARGEST_HOLD)]
+Megabytes = Annotated[Number, Field(ge=1, le=LARGEST_MB)]
+InFlight = Annotated[Number, Field(ge=1, le=LARGEST_IN_FLIGHT)]
 Port = Annotated[Number, Field(ge=0, le=65535)]
 Text = Annotated[str, Field(min_length=1)]
 OptionalText = Annotated[str | None, BeforeValidator(_absent_if_empty)]

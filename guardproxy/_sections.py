@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model, model_validator
 
 from guardproxy import _document
-from guardproxy._kinds import no_flag
+from guardproxy._kinds import LARGEST_SETTING, LARGEST_THRESHOLD, LONGEST_PAUSE_MS, no_flag
 from guardproxy.core.model import Triple
 
 T = TypeVar("T")
@@ -44,18 +44,21 @@ def _triple(value: object) -> object:
     used = [number for number in numbers if number]
     if used != sorted(used):
         raise ValueError("must rise from nudge to firm to cut (0 = never)")
+    if max(numbers) > LARGEST_THRESHOLD:
+        raise ValueError(f"must not be above {LARGEST_THRESHOLD}")
     return Triple(*numbers)
 
 
-def _pydantic_type(hint: Any) -> Any:
-    """The hint with our own reading of triples and numbers."""
+def _pydantic_type(hint: Any, name: str) -> Any:
+    """The hint of the field `name` with our own reading of triples and numbers."""
     if hint is Triple:
         return Annotated[Triple, BeforeValidator(_triple)]
     if hint in (int, float):
-        return Annotated[hint, BeforeValidator(no_flag), Field(ge=0)]
+        most = LONGEST_PAUSE_MS if name.endswith("_ms") else LARGEST_SETTING
+        return Annotated[hint, BeforeValidator(no_flag), Field(ge=0, le=most)]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (UnionType, typing.Union):
-        return typing.Union[tuple(_pydantic_type(argument) for argument in arguments)]  # noqa: UP007 - built at run time
+        return typing.Union[tuple(_pydantic_type(argument, name) for argument in arguments)]  # noqa: UP007 - built at run time
     return hint
 
 
@@ -67,7 +70,7 @@ def section(base: type[BaseModel], name: str, settings: type[Any], **switches: A
         default: Any = one.default
         if one.default_factory is not MISSING:
             default = Field(default_factory=one.default_factory)
-        members[one.name] = (_pydantic_type(hints[one.name]), ... if default is MISSING else default)
+        members[one.name] = (_pydantic_type(hints[one.name], one.name), ... if default is MISSING else default)
 
     def check(model: BaseModel) -> BaseModel:
         value(model, settings)  # the dataclass may refuse more, in its own words

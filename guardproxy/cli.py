@@ -164,8 +164,10 @@ def _trace(given: argparse.Namespace) -> int:
 def _panic(given: argparse.Namespace) -> int:
     from guardproxy.http import panic  # noqa: PLC0415 - heavy
 
-    on = panic.switch(given.admin, {"on": True, "off": False, "show": None}[given.state])
+    on, pending = panic.switch(given.admin, {"on": True, "off": False, "show": None}[given.state])
     print("panic is on: nothing intervenes" if on else "panic is off: interventions as configured")
+    if pending:
+        print("(the store is away: this holds as soon as it answers)")
     return OK
 
 

@@ -13,20 +13,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from guardproxy import _document, _sections
-from guardproxy._kinds import (
-    Amount,
-    Count,
-    Dollars,
-    HttpUrl,
-    Number,
-    OptionalHttpUrl,
-    OptionalRedisUrl,
-    OptionalText,
-    Port,
-    Seconds,
-    Text,
-)
+from guardproxy import _document, _kinds as kinds, _sections
+from guardproxy._kinds import Amount, Count, HttpUrl, Number, Port, Seconds, Text
 from guardproxy.core import detectors, presets
 from guardproxy.core.budget import DIMENSIONS, Limit
 from guardproxy.core.fingerprint import Rules
@@ -72,7 +60,7 @@ class Upstream(Section):
     """
 
     url: HttpUrl = DEFAULT_UPSTREAM
-    api_key: OptionalText = Field(default=None, repr=False)
+    api_key: kinds.OptionalText = Field(default=None, repr=False)
     connect_seconds: Seconds = 10.0
     first_byte_seconds: Seconds = 600.0
     idle_seconds: Seconds = 300.0
@@ -85,11 +73,11 @@ class StoreSection(Section):
     `lease_seconds`: how long a hold outlives the worker that took it; renewed while its call runs.
     """
 
-    url: OptionalRedisUrl = Field(default=None, repr=False)
+    url: kinds.OptionalRedisUrl = Field(default=None, repr=False)
     data_dir: Text = "~/.local/share/guardproxy"
     on_failure: Literal["open", "closed"] = "open"
-    timeout_ms: Count = 220  # a request may lose 250 in all (DESIGN section 11)
-    lease_seconds: Annotated[Amount, Field(ge=1)] = 120.0
+    timeout_ms: kinds.StoreMs = 220  # a request may lose 250 in all (DESIGN section 11)
+    lease_seconds: kinds.LeaseSeconds = 120.0
 
 
 class SpanLimits(Section):
@@ -112,7 +100,7 @@ class SessionLimits(Section):
     input_tokens: Count | None = None
     output_tokens: Count | None = None
     total_tokens: Count | None = None
-    cost_usd: Annotated[Amount, Field(gt=0)] | None = None
+    cost_usd: kinds.LimitUsd | None = None
 
 
 class Limits(Section):
@@ -136,16 +124,16 @@ class PolicySection(Section):
     limits: Limits = Limits()
     detectors: Detectors = Field(default_factory=Detectors)  # type: ignore[valid-type]
     usage: Literal["splice", "estimate"] = "splice"
-    default_output_hold: Count = 4096
+    default_output_hold: kinds.Hold = 4096
 
 
 class Price(Section):
     """Dollars per million tokens. Cached tokens and cache writes cost what input does, unless said otherwise."""
 
-    input: Dollars
-    output: Dollars
-    cached_input: Dollars | None = None
-    cache_write: Dollars | None = None
+    input: kinds.Price
+    output: kinds.Price
+    cached_input: kinds.Price | None = None
+    cache_write: kinds.Price | None = None
 
     def rates(self, *, known: bool) -> Rates:
         """The same as core's value."""
@@ -167,15 +155,18 @@ class Prices(Section):
 class Overload(Section):
     """Bounds of one worker; what is above is refused before any budget is held. Megabytes are 1024 x 1024 bytes."""
 
-    max_in_flight: Count = 1024
-    max_body_mb: Count = 64
-    max_expanded_mb: Count = 256
+    max_in_flight: kinds.InFlight = 1024
+    max_body_mb: kinds.Megabytes = 64
+    max_expanded_mb: kinds.Megabytes = 64
 
 
 class TelemetrySection(Section):
-    """Metrics and spans over OTLP/HTTP when there is an endpoint; /metrics and the log are always there."""
+    """Metrics and spans over OTLP/HTTP when there is an endpoint; /metrics and the log are always there.
 
-    otlp_endpoint: OptionalHttpUrl = None
+    `log_format: auto` is text on a terminal and JSON elsewhere.
+    """
+
+    otlp_endpoint: kinds.OptionalHttpUrl = None
     service_name: Text = "guardproxy"
     sample_ratio: Annotated[Amount, Field(ge=0, le=1)] = 1.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -288,7 +279,7 @@ def build(
     document: Mapping[str, Any], name: str = "configuration", problems: Mapping[str, str] | None = None
 ) -> Config:
     """The tree of a plain document. `problems` are errors already known by path. Raises ConfigError."""
-    lines = dict(problems or {})
+    lines = {**_document.unprintable(document), **(problems or {})}
     try:
         config = Config.model_validate(document)
     except ValidationError as error:

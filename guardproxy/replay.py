@@ -7,6 +7,7 @@ result or a user's text. Each turn costs as much as the window is long, not as t
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import sys
@@ -148,6 +149,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[dict[str, Any]]:
     number = 0
     try:
         for number, line in enumerate(stream, start=1):
+            line = line if number > 1 else line.removeprefix(codecs.BOM_UTF8)
             if line.strip():
                 yield _session(line, f"{name}, line {number}")
     except (EOFError, OSError) as error:  # gzip's own errors are both
@@ -217,11 +219,12 @@ def _recorded(file: Path) -> Iterator[dict[str, Any]]:
     """The sessions of a file, with a bar on the terminal where it is long."""
     try:
         raw = file.open("rb")
+        packed = raw.peek(2)[:2] == b"\x1f\x8b"
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror or error}") from error
     with raw, _progress(file) as bar:
         task = bar.add_task(file.name, total=file.stat().st_size)
-        stream = raw if raw.peek(2)[:2] != b"\x1f\x8b" else io.BufferedReader(gzip.GzipFile(fileobj=raw))
+        stream = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw
         for recorded in read(stream, str(file)):
             yield recorded
             bar.update(task, completed=raw.tell())
@@ -229,7 +232,7 @@ def _recorded(file: Path) -> Iterator[dict[str, Any]]:
 
 def _progress(file: Path) -> Progress:
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     return Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal or file.stat().st_size < LONG
     )

@@ -51,9 +51,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("arguments", "words"), WRONG.values(), ids=WRONG.keys())
-def test_wrong_use_is_exit_code_2(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
-) -> None:
+def test_wrong_use_is_exit_code_2(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str) -> None:
     code, out, err = run(capsys, *arguments)
 
     assert code == 2

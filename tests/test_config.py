@@ -10,8 +10,9 @@ import pytest
 from guardproxy import config
 from guardproxy.core.budget import Limit
 from guardproxy.core.detectors import RULES
-from guardproxy.core.model import Triple
+from guardproxy.core.model import Triple, Usage
 from guardproxy.core.presets import PRESETS, preset_settings
+from guardproxy.core.pricing import cost, estimate_input
 from guardproxy.errors import ConfigError
 
 
@@ -85,6 +86,13 @@ REFUSED = {
     "refers to itself": ("listen: &a {host: *a}", "too large or refers to itself"),
     "not UTF-8": (b"listen: \xff", "is not UTF-8 (byte 8)"),
     "control character": (b"listen: \x00", "is no YAML"),
+    "number of base 60": ("listen: {port: 1:20}", "listen.port: must be a whole number"),
+    "fraction of base 60": ("upstream: {idle_seconds: 1:20.5}", "upstream.idle_seconds: must be a number"),
+    "odd key": (
+        'prices: {models: {"a\\nb": {input: 1, output: 1}}}',
+        "prices.models: has a key with",
+    ),
+    "odd text in a list": ('tools: {mutates: [a, "b\\x1b"]}', "tools.mutates.1: must not hold a line break"),
     "too large": (b"#" * ((1 << 20) + 1), "has more than"),
 }
 
@@ -96,6 +104,81 @@ def test_refused(tmp_path: Path, text: str | bytes, words: str) -> None:
 
     assert words in caught.value.message
     assert "Traceback" not in caught.value.message
+
+
+UNBOUNDED = {
+    "admin.port": "70000",
+    "listen.workers": "99999999999999999999999",
+    "overload.max_body_mb": "9" * 400,
+    "overload.max_expanded_mb": "9" * 400,
+    "overload.max_in_flight": "9" * 30,
+    "policy.default_output_hold": "1000000000000000000000000000000",
+    "policy.detectors.cycle.longest": "100000000",
+    "policy.detectors.cycle.triple": "[3, 4, 99999999999999999999999]",
+    "policy.detectors.interleaved_repeat.gap": "9" * 400,
+    "policy.detectors.repeated_error.growth": "1.0e+300",
+    "policy.detectors.repeated_error.pause_ms": "9" * 400,
+    "policy.detectors.unchanged_poll.patience_ms": "1" + "0" * 20,
+    "policy.limits.session.cost_usd": "1.0e+300",
+    "policy.limits.session.total_tokens": "9" * 23,
+    "policy.limits.session.turns": "99999999999999999999999",
+    "policy.limits.session.wall_seconds": "1.0e+300",
+    "policy.limits.span.same_call": "9" * 400,
+    "policy.limits.span.wall_seconds": "1e400",
+    "prices.default.input": "1.0e+300",
+    "prices.default.output": "9" * 400,
+    "prices.models.m.cache_write": "1.0e+300",
+    "store.lease_seconds": "1.0e+300",
+    "store.timeout_ms": "100000000000000000000",
+    "store.data_dir": '"a\\nb"',
+    "store.url": '"redis://a\\tb"',
+    "telemetry.otlp_endpoint": '"http://a\\rb"',
+    "telemetry.service_name": '"\\ud800"',
+    "listen.host": '"a\\0b"',
+    "upstream.api_key": '"a\\r\\nX-Evil: y"',
+    "upstream.connect_seconds": "1.0e+300",
+    "upstream.first_byte_seconds": "1.0e+300",
+    "upstream.idle_seconds": "1.0e+300",
+    "upstream.retries": "9" * 400,
+    "upstream.url": '"http://a\\nb"',
+}
+
+
+@pytest.mark.parametrize(("path", "value"), UNBOUNDED.items(), ids=UNBOUNDED.keys())
+def test_refused_by_path(tmp_path: Path, path: str, value: str) -> None:
+    """What would be a 500 at each request, or a start that hangs, is an error of the file."""
+    keys = path.split(".")
+    text = ": {".join(keys) + f": {value}" + "}" * (len(keys) - 1)
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+
+    assert f"  {path}: " in caught.value.message
+
+
+def test_control_characters_of_the_environment(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"upstream\.api_key: must not hold a line break"):
+        load(tmp_path, "upstream: {api_key: '${K}'}", {"K": "secret\n"})
+    with pytest.raises(ConfigError, match=r"upstream\.url: must not hold a line break"):
+        load(tmp_path, "", {"OPENAI_BASE_URL": "http://a\n/v1"})
+
+
+def test_a_url_with_spaces(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"upstream\.url: must be a URL without spaces"):
+        load(tmp_path, "upstream: {url: 'http://a b/v1'}")
+
+
+LARGEST = """
+policy: {limits: {session: {cost_usd: 1000000000, wall_seconds: 31622400, total_tokens: 1000000000000}}}
+prices: {default: {input: 100000, output: 100000}}
+"""
+
+
+def test_the_largest_amounts_are_exact_doubles(tmp_path: Path) -> None:
+    made = load(tmp_path, LARGEST)
+    dear = cost(made.price_table()[1], Usage(input=estimate_input(1024 << 20), output=10**8))
+
+    assert all(limit.limit < 2**53 for limit in made.policy_value().limits)
+    assert dear < 2**53
 
 
 def test_all_errors_at_once(tmp_path: Path) -> None:

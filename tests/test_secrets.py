@@ -38,9 +38,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("env", "file", "shared", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_refused(
-    tmp_path: Path, env: dict[str, str], file: tuple[bytes, int] | None, shared: bool, words: str
-) -> None:
+def test_refused(tmp_path: Path, env: dict[str, str], file: tuple[bytes, int] | None, shared: bool, words: str) -> None:
     if file:
         (tmp_path / "secret").write_bytes(file[0])
         (tmp_path / "secret").chmod(file[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from guardproxy.api._calls import Calls
+from guardproxy.api._calls import MAX_CALLS, Calls
 from guardproxy.api._json import mend
 from guardproxy.api._messages import calls_of, neutral
 from guardproxy.api._usage import merge, usage_of
@@ -26,6 +26,7 @@ class Choice:
     def __init__(self) -> None:
         self.calls = Calls()
         self.whole_calls: tuple[Call, ...] = ()
+        self._whole_count = 0
         self.finish = ""
         self.chars = 0
         self.produced = 0
@@ -40,6 +41,11 @@ class Choice:
     def built(self) -> tuple[Call, ...]:
         """Its calls, repaired."""
         return self.whole_calls or self.calls.built()
+
+    @property
+    def call_count(self) -> int:
+        """Its calls, also those that were not kept."""
+        return self._whole_count or self.calls.count
 
     def add_text(self, text: str) -> None:
         """One more piece of visible text."""
@@ -66,9 +72,10 @@ class Choice:
 
     def take_message(self, message: Mapping[str, object]) -> None:
         """The message of an answer that came whole."""
-        self.add_text(neutral({**message, "role": "assistant"}).text)
-        self.whole_calls = calls_of(message)
-        self.produced += sum([len(call.arguments) for call in self.whole_calls])
+        self.add_text(neutral({**message, "role": "assistant", "tool_calls": None}).text)
+        calls = calls_of(message)
+        self.whole_calls, self._whole_count = calls[:MAX_CALLS], len(calls)
+        self.produced += sum([len(call.arguments) for call in calls])
         self._think(message)
 
     def _think(self, said: Mapping[str, object]) -> None:

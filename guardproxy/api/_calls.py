@@ -16,20 +16,28 @@ MAX_ARGUMENTS = 4 * 1024 * 1024
 """Characters kept of one call's arguments; nothing real comes near."""
 
 MAX_CALLS = 1024
-"""Calls kept of one answer."""
+"""Calls kept of one answer; the rest are counted."""
+
+MAX_TRIED = 16 * 1024 * 1024
+"""Characters read of one call's arguments, over and over, to see whether they are complete."""
+
+
+_ANY = "any"  # stands for every index
 
 
 class _Partial:
     """A call under construction."""
 
-    __slots__ = ("chunk", "id", "index", "name", "parts", "size")
+    __slots__ = ("chunk", "id", "index", "name", "order", "parts", "size", "tried")
 
-    def __init__(self, index: int | None) -> None:
+    def __init__(self, index: int | None, order: int) -> None:
         self.index = index
+        self.order = order
         self.id = ""
         self.name = ""
         self.parts: list[str] = []
         self.size = 0
+        self.tried = 0  # characters looked at to see whether it is whole
         self.chunk = -1  # the number of the chunk that added to it last
 
     def arguments(self) -> str:
@@ -37,6 +45,10 @@ class _Partial:
 
     def whole(self) -> bool:
         """Its arguments are a complete JSON value."""
+        last = self.parts[-1].rstrip() if self.parts else ""
+        if (last and not last.endswith(("}", "]"))) or self.tried > MAX_TRIED:
+            return False
+        self.tried += self.size
         text = self.arguments().strip()
         return text.endswith(("}", "]")) and peek(text) is not None
 
@@ -54,8 +66,12 @@ class Calls:
 
     def __init__(self) -> None:
         self._partials: list[_Partial] = []
+        self._latest: dict[tuple[str, int | str | None], _Partial] = {}  # the newest, by id and index
+        self._surplus: _Partial | None = None  # where the calls go that are not kept
         self._chunk = 0
         self._legacy = False
+        self.count = 0
+        """Calls seen, also those that were not kept."""
 
     def __bool__(self) -> bool:
         return bool(self._partials)
@@ -71,7 +87,7 @@ class Calls:
         """Adds a fragment that has neither id nor name; the same as `take` of one such entry, cheaper."""
         self._chunk += 1
         number = _index(index)
-        latest = self._partials[-1] if self._partials else self._new(number)
+        latest = self._surplus or (self._partials[-1] if self._partials else self._new(number))
         if number is not None and latest.index != number:
             latest = self._target(number, "", "", arguments)
         latest.take("", "", arguments, self._chunk)
@@ -103,6 +119,8 @@ class Calls:
         arguments = text_of(function.get("arguments", function.get("input")))
         target = self._target(_index(entry.get("index")), call_id, name, arguments)
         target.take(call_id, name, arguments, self._chunk)
+        if call_id and target is not self._surplus:
+            self._note(target)
         return len(arguments)
 
     def _target(self, index: int | None, call_id: str, name: str, arguments: str) -> _Partial:
@@ -110,24 +128,47 @@ class Calls:
             return self._new(index)
         current = self._current(index, call_id, name)
         if current is None or self._starts_anew(current, call_id, name, arguments):
-            return self._new(index) if len(self._partials) < MAX_CALLS else self._partials[-1]
-        if current.index is None:
+            return self._new(index)
+        if current.index is None and index is not None:
             current.index = index
+            self._note(current)
         return current
 
     def _current(self, index: int | None, call_id: str, name: str) -> _Partial | None:
         """The call that this fragment would belong to, if it begins none."""
-        latest = self._partials[::-1]
-        if call_id:
-            same = (p for p in latest if p.id == call_id and (index is None or p.index is None or p.index == index))
-            if (found := next(same, None)) is not None:
-                return found
-        if index is not None:
-            if (found := next((p for p in latest if p.index == index), None)) is not None:
-                return found
-            # an index not seen yet begins a call, unless the fragment has nothing that a call begins with
-            return None if name else next((p for p in latest if not call_id or p.id == call_id), None)
-        return latest[0]
+        last = self._surplus or self._partials[-1]
+        if call_id and (found := self._same(call_id, index)) is not None:
+            return found
+        if index is None:
+            return last
+        if (found := self._latest.get(("", index))) is not None:
+            return found
+        if self._surplus is not None and self._surplus.index == index:
+            return self._surplus
+        # an index not seen yet begins a call, unless the fragment has nothing that a call begins with
+        if name:
+            return None
+        return self._latest.get((call_id, _ANY)) if call_id else last
+
+    def _same(self, call_id: str, index: int | None) -> _Partial | None:
+        """The newest call of that id, among those that may have that index."""
+        if index is None:
+            return self._latest.get((call_id, _ANY))
+        at, bare = self._latest.get((call_id, index)), self._latest.get((call_id, None))
+        if bare is None or bare.index is not None:
+            return at
+        return bare if at is None or bare.order > at.order else at
+
+    def _note(self, partial: _Partial) -> None:
+        """Remember where it is found; of several the newest."""
+        keys: list[tuple[str, int | str | None]] = [("", partial.index)] if partial.index is not None else []
+        if partial.id:
+            keys += [(partial.id, partial.index), (partial.id, _ANY)]
+        for key in keys:
+            known = self._latest.get(key)
+            stale = known is not None and key[1] is None and known.index is not None
+            if known is None or stale or known.order <= partial.order:
+                self._latest[key] = partial
 
     def _starts_anew(self, current: _Partial, call_id: str, name: str, arguments: str) -> bool:
         begins = arguments.lstrip().startswith(("{", "["))
@@ -143,8 +184,13 @@ class Calls:
         return begins and current.whole()
 
     def _new(self, index: int | None) -> _Partial:
-        partial = _Partial(index)
+        self.count += 1
+        if len(self._partials) >= MAX_CALLS:
+            self._surplus = _Partial(index, self.count)  # nobody sees it
+            return self._surplus
+        partial = _Partial(index, self.count)
         self._partials.append(partial)
+        self._note(partial)
         return partial
 
 

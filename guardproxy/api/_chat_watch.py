@@ -64,6 +64,11 @@ class Watcher:
         return self._read().first.built()
 
     @property
+    def call_count(self) -> int:
+        """How many calls the model made; of very many not all are kept."""
+        return self._read().first.call_count
+
+    @property
     def answers(self) -> tuple[tuple[str, tuple[Call, ...]], ...]:
         """(text, calls) of every choice."""
         choices = self._read().choices

@@ -14,6 +14,7 @@ import orjson
 from guardproxy.errors import BadAsk
 
 BOM = b"\xef\xbb\xbf"
+TOO_DEEP = "nested too deeply"
 
 
 def loads(raw: bytes) -> object:
@@ -29,7 +30,7 @@ def _lenient(raw: bytes) -> object:
     try:
         return _scrub(json.loads(raw.removeprefix(BOM).decode(), strict=False))
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise ValueError(TOO_DEEP) from None
 
 
 def _scrub(value: object) -> object:
@@ -92,8 +93,17 @@ def read_object(body: bytes) -> dict[str, object]:
     try:
         value = loads(body)
     except ValueError as err:
-        reason = str(err) or "unreadable"
+        reason = _reason(err)
         raise BadAsk(f"The request body is not valid JSON: {reason}", code="invalid_json", param="body") from None
     if not isinstance(value, dict):
         raise BadAsk("The request body must be a JSON object.", code="invalid_type", param="body")
     return value
+
+
+def _reason(error: ValueError) -> str:
+    """Why it cannot be read, in words of ours or of the JSON readers; never Python's on its own limits."""
+    if isinstance(error, json.JSONDecodeError):
+        return str(error)
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8 at byte {error.start}"
+    return str(error) if str(error) == TOO_DEEP else "a number in it has too many digits"

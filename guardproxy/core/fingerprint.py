@@ -17,7 +17,7 @@ from guardproxy.core import outcome
 from guardproxy.core.canon import Canon, canonical
 from guardproxy.core.mask import mask, result_text, without_digits
 from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
-from guardproxy.core.tools import DEFAULT_RULES, Rules, Tool, changes, tool_of
+from guardproxy.core.tools import DEFAULT_RULES, Rules, Tool, changes, only_looks, tool_of, waits
 
 __all__ = ["GUARD_MARK", "Fingerprinter", "Rules", "hash16", "is_harness", "mask", "pack", "strip_own", "unpack"]
 
@@ -26,6 +26,9 @@ GUARD_MARK = "[guardproxy]"
 
 FORM = 80
 """Characters from which texts that differ only in digits are one form of a harness ("found 2 actions")."""
+
+LONG = 40
+"""Characters from which the text that answers a reply is a program's: a person says "go on"."""
 
 TOOL_NAME = 128
 """Bytes of a tool's name that a fact keeps."""
@@ -84,7 +87,7 @@ _Known = tuple[tuple[Fp, Fp, Fp, Fp, Fp, Fp], Flag, Flag, str]
 _ROUND_START, _INVALID, _THINK, _MUTATES = map(int, (Flag.ROUND_START, Flag.INVALID, Flag.THINK, Flag.MUTATES))
 _FLAGS = tuple(Flag(number) for number in range(1 << len(Flag)))
 """Every combination, made once: making one costs as much as a hash."""
-_MEDIA, _VOID, _FAILED = map(int, (Flag.MEDIA, Flag.VOID, Flag.FAILED))
+_MEDIA, _VOID, _FAILED, _PENDING, _SILENT = map(int, (Flag.MEDIA, Flag.VOID, Flag.FAILED, Flag.PENDING, Flag.SILENT))
 
 
 _Hasher = hashlib.blake2b
@@ -166,7 +169,7 @@ class Fingerprinter:
 
     def _call_flags(self, name: str, arguments: str, tool: Tool, canon: Canon) -> int:
         flags = 0 if name and canon.valid else _INVALID
-        if tool.think:
+        if tool.think or (tool.shell and waits(arguments) == "only"):
             flags |= _THINK
         if tool.mutates or (tool.shell and changes(arguments)):
             flags |= _MUTATES
@@ -179,6 +182,8 @@ class Fingerprinter:
         if result.media:
             flags = (flags | _MEDIA) & ~_VOID
             text = f"{text}\0{self.hash16(*result.media).hex()}"
+        elif not flags & (_FAILED | _PENDING):
+            flags |= self._bare(inner, arguments, tool)
         printed = _finish(self._results, text)
         masked, signature = printed, NO_FP
         if flags & (_FAILED | _VOID):
@@ -186,6 +191,13 @@ class Fingerprinter:
         if flags & _FAILED:
             signature = _finish(hasher, f"error\0{outcome.signature_text(inner, arguments)}")
         return printed, masked, signature, flags
+
+    def _bare(self, inner: str, arguments: str, tool: Tool) -> int:
+        """How a success is no evidence: it is bare, or the call itself has waited before it looked."""
+        if tool.shell and waits(arguments):
+            return _PENDING
+        silent = not only_looks(arguments, tool) if outcome.blank(inner) else outcome.affirmed(inner)
+        return _SILENT if silent else 0
 
     def _tool(self, called: str) -> tuple[Tool, _Hasher]:
         """What kind of tool that is, and a hasher that has taken in its name."""
@@ -204,7 +216,8 @@ class Fingerprinter:
         said = self.text(text)
         kind = Kind.TEXT if text.strip() else Kind.EMPTY
         answer = self.text(reply) if reply is not None else NO_FP
-        return Step(kind, "", said, said, said, answer, answer, NO_FP, Flag.ROUND_START, at_ms)
+        flags = Flag.ROUND_START | Flag.LONG if len((reply or "").strip()) >= LONG else Flag.ROUND_START
+        return Step(kind, "", said, said, said, answer, answer, NO_FP, flags, at_ms)
 
     def blank_step(self, at_ms: int) -> Step:
         """The step of an answer with nothing in it, known from the same request coming again."""

@@ -37,7 +37,7 @@ class Session:
 
     name: str
     started: int
-    main: str = ""
+    main: Thread | None = None
     turn: int = 0
     span: int = 0
     span_started: int = 0
@@ -122,12 +122,12 @@ class Lineage:
 
     def _by_link(self, opening: Opening) -> Thread | None:
         """Who was given this round: the longest history shorter than this one, else the latest."""
-        for link in opening.identity.links:
+        for number, link in enumerate(opening.identity.links):
             given = [thread for thread in self._links.get(link, ()) if self._mine(thread, opening)]
             fit = [thread for thread in given if thread.count < opening.fact.count]
             if fit:
                 return max(fit, key=lambda thread: thread.count)
-            if given:
+            if given and (number or not opening.identity.spoken):
                 return given[-1]
         return None
 
@@ -174,8 +174,11 @@ def _keep(found: OrderedDict[K, T], key: K, value: T, most: int) -> T:
 
 def _goes_on(latest: Thread, opening: Opening, now_ms: int) -> bool:
     """Whether the latest thread of a head is meant where nothing else tells."""
-    if opening.identity.session:
-        return not opening.identity.fresh
-    if opening.identity.fresh:  # a client that starts again after our own ending
+    who = opening.identity
+    if who.spoken:  # examples in a prompt are nobody's history
+        return False
+    if who.session:
+        return not who.fresh
+    if who.fresh:  # a client that starts again after our own ending
         return bool(latest.closed_by) and now_ms - latest.at <= RETRY_MS
     return now_ms - latest.at <= LATEST_MS

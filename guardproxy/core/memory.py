@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from guardproxy.core.lineage import FAILED, Lineage, Session, Thread
+from guardproxy.core.lineage import FAILED, LATEST_MS, Lineage, Session, Thread
 from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Opening, Spent, View
 
@@ -37,6 +37,7 @@ class _Kind:
     retry: bool
     rearm: bool
     anew: bool  # new words of the user begin something
+    main: bool  # where the user speaks: the session's main thread, now or still
     opens: bool  # a request span
     span: int
     span_started: int
@@ -56,11 +57,12 @@ class LocalMemory:
         kind = _kind(thread, opening, now_ms)
         if thread.closed_by and not kind.rearm:
             thread.answers += 1
-            thread.at = now_ms
+            if not opening.identity.fresh:  # a start again meets the cut for a while after it, not for ever
+                thread.at = now_ms
             return self._view(thread, now_ms, closed=True, closed_by=thread.closed_by, answers=thread.answers)
         lines = tuple((_at(line, kind.span), _hold(line, retry=kind.retry)) for line in opening.lines)
         short, spent = _fit(thread.session, opening.lines, lines, now_ms, kind)
-        about = {"retry": kind.retry, "new_session": kind.first, "spent": spent}
+        about = {"retry": kind.retry, "new_session": kind.first, "spent": spent, "main": kind.main}
         if short:
             turn = thread.turn if kind.retry else thread.session.turn + 1
             about |= {"turn": turn, "span": kind.span, "span_started_ms": kind.span_started}
@@ -119,7 +121,7 @@ class LocalMemory:
             span=session.span,
             span_started_ms=session.span_started,
             session_started_ms=session.started,
-            main=session.main in ("", thread.name),
+            main=session.main in (None, thread),
             degraded=self._degraded,
         )
         return replace(base, **more)  # type: ignore[arg-type]  # field names are checked by the table test
@@ -131,17 +133,28 @@ def _kind(thread: Thread, opening: Opening, now_ms: int) -> _Kind:
     same = bool(thread.turn) and fact.conversation == thread.conversation
     rearm = bool(thread.closed_by) and words and thread.rearmed < REARMS and not thread.closed_by.startswith("budget")
     anew = rearm or (not same and words and thread.state == "answered" and thread.answer == "text")
-    opens = not session.turn or (anew and thread.name == session.main)
+    who = opening.identity
+    speaks = anew or (words and not thread.turn and (who.fresh or who.spoken))
+    main = session.main in (None, thread) or (speaks and _through(session.main, now_ms))
+    opens = not session.turn or (speaks and main)
     return _Kind(
         first=not session.turn,
         same=same,
         retry=same and thread.state in FAILED,
         rearm=rearm,
         anew=anew,
+        main=main,
         opens=opens,
         span=session.span + opens,
         span_started=now_ms if opens else session.span_started,
     )
+
+
+def _through(main: Thread | None, now_ms: int) -> bool:
+    """Whether the main thread is done, so that another is main when the user speaks there: else that is a sub-agent."""
+    if main is None or main.closed_by or main.state == "open":
+        return main is None or bool(main.closed_by)
+    return (main.state == "answered" and main.answer == "text") or now_ms - main.at >= LATEST_MS
 
 
 def _forget(session: Session) -> None:
@@ -182,7 +195,7 @@ def _append(thread: Thread, opening: Opening, kind: _Kind) -> None:
     facts = [fact.boundary] if kind.anew else []
     if kind.rearm:
         thread.closed_by, thread.answers, thread.rearmed = "", 0, thread.rearmed + 1
-    session.main = session.main or thread.name
+    session.main = thread if kind.main else session.main
     thread.names = ()
     if blank:
         facts.append(fact.blank)

@@ -63,6 +63,9 @@ class Flag(IntFlag):
     MEDIA = 128  # the result holds an image or a file
     CLEARED = 256  # the client took the result away to save context
     UNANSWERED = 512  # no result has arrived
+    SILENT = 1024  # a bare success (blank, "ok", "closed") of a call that is not known to only look
+    LONG = 2048  # the user's text that answered a reply is as long as a program's
+    NO_TOOL = 4096  # the result says that no tool has this name
 
 
 class Call(NamedTuple):  # a tuple: made several times a request, at a third of a frozen dataclass's cost

@@ -31,9 +31,24 @@ _VOID = re.compile(
     r"(?:[ \w]*(?:results?|match(?:es)?|hits?|rows?|entries|records?|output|data|items?|files?|lines?|content|found|"
     r"set|stored)(?: (?:found|available|returned))?)?[.!)]*|(?:没有|无|未找到)[^\s]{0,12}"
 )
+_ONGOING = (
+    r"(?:running|processing|loading|building|waiting|working|creating|starting|deploying|installing|compiling|"
+    r"uploading|downloading|executing|training|initiali[sz]ing|provisioning|rendering|indexing|preparing|syncing)"
+)
 _PENDING = re.compile(
-    r"\b(?:still (?:running|processing|in progress|pending)|in progress|pending|queued|"
-    r"not (?:yet )?(?:ready|finished|complete)|no new output|waiting for|running)\b"
+    rf"\b(?:still (?:{_ONGOING}|pending|queued)|in[ _-]progress|pending|(?:en)?queued|in (?:the )?queue|"
+    r"not (?:yet )?(?:ready|finished|complete)|no new output|waiting for|running|containercreating|podinitializing)\b"
+    rf"|(?:status|state|phase)\W{{1,4}}(?:{_ONGOING}|waiting|scheduled|submitted|accepted|not[ _-]started)\b"
+    rf"|^\W*{_ONGOING}(?:\W*$|\W*(?:\.\.\.|…))"
+)
+_BLANK = re.compile(r"\(?(?:none|null|nil|void|undefined|no (?:output|content)|\{\s*\}|-)\)?[.]?")
+_AFFIRMED = re.compile(
+    r"(?:(?:ok(?:ay)?|done|yes|true|sent|set|success|successful(?:ly)?|complete|(?:0|no) (?:errors?|issues))"
+    r"|(?:all|\d+) (?:checks?|tests?|files?|good|ok|is well)(?: (?:checks?|tests?))?(?: ok| pass(?:ed)?| fine)?"
+    r"|(?:build |tests? |check )?(?:ok|pass(?:ed)?|succe(?:ss|eded))"
+    r"|(?:[\w./'`\"-]+ ){0,6}(?:success(?:ful(?:ly)?)?)(?: [\w./'`\"-]+){0,3}"
+    r"|(?:closed|(?!un|den|reject|fail|refus|block|expir|limit|deprecat|need)\w{2,}ed)(?: [\w./'`\"-]+){0,3})\W{0,3}"
+    r'|\{\s*"(?:ok|success|status|result)"\s*:\s*(?:true|"(?:ok|success|done)")\s*\}'
 )
 _CLEARED = re.compile(
     r"\[?(?:old |previous )?(?:tool )?(?:result|output|content)s?(?: content)? (?:was |has been |were )?"
@@ -71,6 +86,10 @@ _MALFORMED = re.compile(
     r"\W{0,3}(?:error: ?)?(?:(?:invalid|missing|malformed|unexpected|bad) (?:tool |function |required |keyword )?"
     r"(?:arguments?|parameters?|params?|inputs?|json)\b|(?:unknown|unavailable|no such|unregistered|nonexistent) "
     r"(?:tool|function)\b|(?:tool|function) \S+ (?:not found|does not exist|is not available)|\d+ validation errors?\b)"
+)
+_NO_TOOL = re.compile(
+    r"\W{0,3}(?:error: ?)?(?:(?:unknown|unavailable|no such|unregistered|nonexistent) (?:tool|function)\b"
+    r"|(?:tool|function) \S+ (?:not found|does not exist|is not available))"
 )
 _WORDS = re.compile(r"[^\W\d_]{2,}")
 _QUOTED = re.compile(r"[\[(]?[\"'`\[]([^\"'`\]]{2,80})[\"'`\]]")
@@ -171,7 +190,10 @@ def _maybe_within(first: str) -> bool:
 
 
 def _maybe_pending(low: str) -> bool:
-    return "ing" in low or "queued" in low or "progress" in low or "not " in low or "no new" in low
+    return (
+        "ing" in low or "queue" in low or "progress" in low or "not " in low or "no new" in low
+        or "stat" in low or "phase" in low
+    )  # fmt: skip
 
 
 def flags(text: str, *, reads: bool, told: bool | None) -> Flag:
@@ -186,11 +208,27 @@ def flags(text: str, *, reads: bool, told: bool | None) -> Flag:
         void = len(low) <= 80 and _VOID.fullmatch(low) is not None
         pending = _maybe_pending(low) and _PENDING.search(low) is not None
     if told or (told is None and not void and failed(text, reads=reads)):
-        malformed = len(text) <= 2 * EDGE and _MALFORMED.match(text[:EDGE].lower()) is not None
-        return Flag.FAILED | Flag.INVALID if malformed else Flag.FAILED
+        return Flag.FAILED | _malformed(text) if len(text) <= 2 * EDGE else Flag.FAILED
     if void:
         return Flag.VOID | Flag.PENDING if pending else Flag.VOID
     return Flag.PENDING if pending else Flag.NONE
+
+
+def _malformed(text: str) -> Flag:
+    low = text[:EDGE].lower()
+    if _MALFORMED.match(low) is None:
+        return Flag.NONE
+    return Flag.INVALID | Flag.NO_TOOL if _NO_TOOL.match(low) is not None else Flag.INVALID
+
+
+def blank(text: str) -> bool:
+    """Whether a result's body says nothing at all; "nothing found" says something."""
+    return not text or (len(text) <= 16 and _BLANK.fullmatch(text.lower()) is not None)
+
+
+def affirmed(text: str) -> bool:
+    """Whether a result's body only says that it was done, or that all is well."""
+    return len(text) <= 100 and "\n" not in text and _AFFIRMED.fullmatch(text.lower()) is not None
 
 
 _VALUES = re.compile(r'(?<=")[^"\\\n]{4,400}(?=")')

@@ -32,7 +32,7 @@ PRESETS: Mapping[str, Preset] = {
         "rules whose first word would come too early (plain repeats, errors with one signature) keep it.",
         {
             "cycle": {"triple": Triple(2, 3, 4)},
-            "error_signature": {"triple": Triple(4, 5, 6)},
+            "error_signature": {"triple": Triple(4, 5, 6), "listing": Triple(4, 6, 9)},
             "interleaved_repeat": {"triple": Triple(3, 4, 6), "weak": Triple(6, 9, 0)},
             "invalid_call": {"triple": Triple(2, 3, 4)},
             "monologue": {
@@ -41,7 +41,11 @@ PRESETS: Mapping[str, Preset] = {
                 "same_answer": Triple(3, 4, 6),
             },
             "nothing_new": {"triple": Triple(4, 6, 9)},
-            "repeated_call": {"triple": Triple(3, 4, 5), "batch": Triple(2, 3, 4)},
+            "repeated_call": {
+                "triple": Triple(3, 4, 5),
+                "batch": Triple(2, 3, 4),
+                "thoughts": Triple(6, 9, 16),
+            },
             "repeated_error": {"triple": Triple(3, 4, 5)},
             "same_result": {
                 "void": Triple(4, 6, 9),
@@ -58,20 +62,24 @@ PRESETS: Mapping[str, Preset] = {
         "the default finds are not found before their recording ends.",
         {
             "cycle": {"triple": Triple(4, 6, 8)},
-            "error_signature": {"triple": Triple(6, 8, 12)},
+            "error_signature": {"triple": Triple(6, 8, 12), "listing": Triple(6, 10, 16)},
             "interleaved_repeat": {"triple": Triple(6, 8, 12), "weak": Triple(9, 0, 0)},
             "invalid_call": {"triple": Triple(4, 6, 9)},
             "monologue": {
                 "same_text": Triple(3, 4, 6),
                 "same_words": Triple(4, 6, 9),
-                "same_answer": Triple(4, 5, 14),
+                "same_answer": Triple(6, 9, 14),
             },
             "nothing_new": {"triple": Triple(8, 12, 18)},
-            "repeated_call": {"triple": Triple(4, 6, 9), "batch": Triple(4, 6, 8)},
+            "repeated_call": {
+                "triple": Triple(4, 6, 9),
+                "batch": Triple(4, 6, 8),
+                "thoughts": Triple(12, 18, 30),
+            },
             "repeated_error": {"triple": Triple(4, 6, 9)},
             "same_result": {
-                "void": Triple(8, 12, 18),
-                "numbers": Triple(6, 9, 12),
+                "void": Triple(8, 12, 0),
+                "numbers": Triple(6, 9, 0),
                 "informative": Triple(12, 18, 24),
             },
             "unchanged_poll": {"triple": Triple(12, 18, 36)},

@@ -141,7 +141,8 @@ def identify(ask: Ask, printer: Fingerprinter, tenant: str) -> Identity:
     session, thread = ask.declared.session, ask.declared.thread
     if session or thread:
         session, thread = _named(session), _named(thread)
-    return Identity(session, thread, head, last is None, candidates, ask.declared.source)
+    spoken = last is not None and not last.calls and not last.text.startswith(GUARD_MARK) and bool(_last_words(ask))
+    return Identity(session, thread, head, last is None, candidates, ask.declared.source, spoken)
 
 
 def _head(ask: Ask, printer: Fingerprinter) -> str:
@@ -241,6 +242,12 @@ def _window(facts: list[RoundFact]) -> tuple[RoundFact, ...]:
 
 
 def _last_user(ask: Ask, printer: Fingerprinter) -> str:
+    text = _last_words(ask)
+    return printer.text(text).hex() if text else ""
+
+
+def _last_words(ask: Ask) -> str:
+    """What the user said after the newest assistant message; "" for nothing or a harness form."""
     texts: list[str] = []
     for message in reversed(ask.tail):
         if message.role == "assistant":
@@ -248,7 +255,7 @@ def _last_user(ask: Ask, printer: Fingerprinter) -> str:
         if message.role == "user":
             texts.append(message.text)
     text = "\n".join(reversed(texts))
-    return printer.text(text).hex() if text.strip() and not is_harness(text) else ""
+    return text if text.strip() and not is_harness(text) else ""
 
 
 def _conversation(ask: Ask, printer: Fingerprinter) -> str:

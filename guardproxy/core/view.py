@@ -33,6 +33,8 @@ class Identity:
 
     `session` is the declared id, already namespaced by tenant ("" = derive). `fresh`: no assistant turn in the
     request. `links`: digests under which the newest assistant round may have been delivered, most specific first.
+    `spoken`: that round is a reply without calls, not ours, and words of the user follow it (no harness form): unless
+    it was delivered, these may be examples in a prompt, and no history.
     """
 
     session: str
@@ -41,6 +43,7 @@ class Identity:
     fresh: bool
     links: tuple[str, ...]
     source: str
+    spoken: bool = False
 
 
 @value

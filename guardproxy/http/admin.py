@@ -25,7 +25,10 @@ UPSTREAM_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What the parent lets the admin listener see and do. `store` raises StoreError when it is not there or not fit."""
+    """What the parent lets the admin listener see and do. `store` raises StoreError when it is not there or not fit.
+
+    `panic` answers how the switch stands and whether the store, where workers read it, has yet to be told.
+    """
 
     workers: Callable[[], int]
     draining: Callable[[], bool]
@@ -33,7 +36,7 @@ class Sight:
     store: Callable[[], Awaitable[None]]
     store_needed: Callable[[], bool]
     metrics: Callable[[], Awaitable[Snapshot]]
-    panic: Callable[[bool | None], Awaitable[bool]]
+    panic: Callable[[bool | None], Awaitable[tuple[bool, bool]]]
 
 
 class Admin:
@@ -74,9 +77,13 @@ class Admin:
         return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _panic(self, request: web.Request) -> web.Response:
-        """GET tells whether every intervention is switched off, PUT {"on": true} or {"on": false} changes it."""
+        """GET tells whether every intervention is switched off, PUT {"on": true} or {"on": false} changes it.
+
+        202 with "pending": the store is away, so it holds as soon as that answers.
+        """
         wanted = await _wanted(request) if request.method == "PUT" else None
-        return _json({"on": await self._sight.panic(wanted)}, 200)
+        on, pending = await self._sight.panic(wanted)
+        return _json({"on": on, "pending": True}, 202) if pending else _json({"on": on}, 200)
 
     async def _store(self) -> str:
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -18,10 +17,12 @@ from guardproxy import api
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.policy import Policy
 from guardproxy.errors import BadAsk, GuardError, Overloaded
-from guardproxy.http import passing
+from guardproxy.http import intake, passing, route as routing
 from guardproxy.http.books import Books, TurnStore
 from guardproxy.http.ledger import Ledger
 from guardproxy.http.prices import Prices
+from guardproxy.http.route import Target
+from guardproxy.http.server import Server
 from guardproxy.http.turn import Turn
 from guardproxy.http.upstream import Upstream
 
@@ -49,7 +50,7 @@ class Bounds:
     """What one worker takes on: bytes of a body, bytes it may expand to, requests under way at once."""
 
     max_body: int = 64 << 20
-    max_expanded: int = 256 << 20
+    max_expanded: int = 64 << 20
     max_in_flight: int = 1024
 
 
@@ -86,6 +87,7 @@ class Proxy:
         self.clock_offset = clock_offset or _no_offset
         self.books = Books(store, closed=fail_closed, now_ms=lambda: time.time_ns() // 1_000_000)
         self.in_flight = 0
+        self.arriving = 0  # requests whose body is still coming
         self.draining = False
         self._delivered: dict[str, None] = {}
         self._raised: set[str] = set()
@@ -109,38 +111,62 @@ class Proxy:
         await self.upstream.close()
 
     def server(self) -> web.Server:
-        """The low-level aiohttp server: no router and no middleware, since there are few routes (a third cheaper)."""
-        return web.Server(self.handle, handler_cancellation=True, access_log=None, auto_decompress=False)
+        """The server of one proxy, for tests; a worker's outlives its proxies."""
+        return Server(self.handle, self.malformed)
+
+    def malformed(self) -> None:
+        """Somebody sent what is no HTTP."""
+        self.telemetry.count("shed", {"reason": "malformed"}, 1)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request. Nothing a client sends ends in a traceback."""
-        session, path = _session_prefix(request.raw_path)
-        route = path.partition("?")[0]
+        try:
+            target = routing.resolve(request.raw_path)
+        except BadAsk as error:
+            return _error(api.SURFACES["chat"], error)
+        route = target.route
         if route in ("/healthz", "/readyz") or (request.method == "HEAD" and route in ("/", "", "/v1", "/v1/")):
             return await self._health(route)
-        if self.in_flight >= self.limits.max_in_flight or self.draining:
+        if self._full():
             return self._shed()
+        if target.surface is not None and request.method == "POST":
+            await self._arrival(request)
+            if self._full():
+                return self._shed()
         self.in_flight += 1
         try:
-            return await self._route(request, session, path, route)
+            return await self._route(request, target)
         except GuardError as error:
             return _error(api.SURFACES["chat"], error)
         except Exception:  # noqa: BLE001  # a fault of ours: logged once with its place, never shown to a client
-            self.fault(f"a request to {route}")
+            self.fault(f"a request to {route[:80]}")
             fault = GuardError("guardproxy failed on this request; its log says where", code="internal_error")
             return _error(api.SURFACES["chat"], fault)
         finally:
             self.in_flight -= 1
 
-    async def _route(self, request: web.BaseRequest, session: str, path: str, route: str) -> web.StreamResponse:
-        surface: ModuleType | None = api.PATHS.get(_plain(route))
-        if surface is None:
-            return await passing.forward(self, request, path)
+    def _full(self) -> bool:
+        return self.in_flight >= self.limits.max_in_flight or self.draining
+
+    async def _arrival(self, request: web.BaseRequest) -> None:
+        """A body may take its time; only a request that is there is under way."""
+        self.arriving += 1
+        try:
+            await intake.arrive(request, max_body=self.limits.max_body)
+        finally:
+            self.arriving -= 1
+
+    async def _route(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        surface = target.surface
+        if surface is None or request.method == "OPTIONS":
+            return await passing.forward(self, request, target.path)
         if request.method != "POST":
-            message = f"{request.method} is not a method of {route}; use POST"
+            message = f"{request.method} is not a method of {target.route}; use POST"
             return _error(surface, BadAsk(message, status=405, code="method_not_allowed"), [("Allow", "POST")])
-        path = _plain(route) + path[len(route) :]
-        return await Turn(self, request, surface, path, session).serve()
+        response = await Turn(self, request, surface, target.path, target.session).serve()
+        if response.status == 408 and not request.content.is_eof():
+            response.force_close()  # what comes of the body later must not be read as a request
+        return response
 
     async def _health(self, route: str) -> web.Response:
         if route == "/readyz" and self.draining:
@@ -221,22 +247,6 @@ class Proxy:
             if gone_s >= third_s:
                 gone_s = 0.0
                 await self.books.renew(self.lease_ms)
-
-
-def _session_prefix(path: str) -> tuple[str, str]:
-    """The session named in a path `/s/{session}/…`, and the rest of the path."""
-    if not path.startswith("/s/"):
-        return "", path
-    session, slash, rest = path[3:].partition("/")
-    return session, slash + rest
-
-
-def _plain(route: str) -> str:
-    """A route without doubled or trailing slashes, under /v1: no spelling of a surface's path goes past it unread."""
-    if "//" in route:
-        route = re.sub("/{2,}", "/", route)
-    route = route.rstrip("/")
-    return route if route.startswith("/v1/") else f"/v1{route}"
 
 
 def _error(surface: ModuleType, error: GuardError, headers: list[tuple[str, str]] | None = None) -> web.Response:

@@ -23,6 +23,8 @@ def closing_of(turn: Turn, view: View) -> Closing:
         delivered = session.round_digest(proxy.printer, done.calls, done.text)
         links = session.links(proxy.printer, opening.org, opening.identity.head, done.calls, done.text)
         proxy.remember(links)
+    if done.outcome == "answered" and done.dropped:  # an agent that has them from elsewhere goes on in its run
+        links += session.links(proxy.printer, opening.org, opening.identity.head, done.dropped, done.text)
     decision, episode = turn.decision, turn.decision.episode
     return Closing(
         token=opening.token,
@@ -33,7 +35,7 @@ def closing_of(turn: Turn, view: View) -> Closing:
         answer=done.answer,
         spent={
             "turns": 0 if decision.action == "deny" else 1,
-            "tool_calls": len(done.calls),
+            "tool_calls": done.call_count,
             "input_tokens": usage.input,
             "output_tokens": usage.output,
             "total_tokens": usage.input + usage.output,

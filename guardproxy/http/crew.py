@@ -47,13 +47,23 @@ class Member:
     async def spawn(cls, start: Mapping[str, object]) -> Member:
         """Start a process and tell it what it is to serve (the fields of `worker.Start`)."""
         ours, theirs = socket.socketpair()
-        with theirs:
-            command = (sys.executable, "-m", "guardproxy.http.worker", str(theirs.fileno()))
-            process = await asyncio.create_subprocess_exec(
-                *command, pass_fds=(theirs.fileno(),), stdin=asyncio.subprocess.DEVNULL
-            )
         channel = await Channel.over(ours)
-        await channel.send("start", **start)
+        try:
+            with theirs:
+                command = (sys.executable, "-m", "guardproxy.http.worker", str(theirs.fileno()))
+                process = await asyncio.create_subprocess_exec(
+                    *command, pass_fds=(theirs.fileno(),), stdin=asyncio.subprocess.DEVNULL
+                )
+        except BaseException:
+            channel.close()
+            raise
+        try:
+            await channel.send("start", **start)
+        except BaseException:
+            channel.close()
+            process.kill()
+            await process.wait()
+            raise
         return cls(str(start["name"]), process, channel)
 
     async def ask(self, do: str, answer: str, seconds: float, **fields: object) -> Mapping[str, Any] | None:
@@ -101,10 +111,12 @@ class Crew:
         self._first = [loop.create_future() for _ in range(self._size)]
         for slot in range(self._size):
             self._spawn_task(self._keep(slot))
-        done, _ = await asyncio.wait(self._first, timeout=START_SECONDS, return_when=asyncio.ALL_COMPLETED)
-        wrong = [future.result() for future in done if future.result()]
-        if wrong or len(done) < self._size:
-            raise GuardError(wrong[0] if wrong else f"a worker did not start within {START_SECONDS:.0f} s")
+        try:
+            for first in asyncio.as_completed(self._first, timeout=START_SECONDS):
+                if wrong := await first:
+                    raise GuardError(wrong)
+        except TimeoutError as error:
+            raise GuardError(f"a worker did not start within {START_SECONDS:.0f} s") from error
 
     async def collect(self) -> None:
         """Bring `fleet` up to date; a worker that does not answer keeps its last snapshot."""
@@ -154,7 +166,10 @@ class Crew:
         pause = SHORTEST_PAUSE
         for generation in itertools.count():
             began = time.monotonic()
-            await self._live(slot, f"w{slot}.{generation}")
+            try:
+                await self._live(slot, f"w{slot}.{generation}")
+            except Exception as error:  # noqa: BLE001 - no memory, no descriptors: it is said and tried again
+                self._cannot(slot, f"a worker cannot be started: {type(error).__name__}: {error}")
             if self._stopping:
                 return
             pause = SHORTEST_PAUSE if time.monotonic() - began > _HEALTHY_SECONDS else min(2 * pause, LONGEST_PAUSE)
@@ -180,10 +195,16 @@ class Crew:
                 member.is_ready = True
                 self._tell_first(slot, "")
             case "failed":
-                _log.warning("worker %s cannot start: %s", member.name, message["wrong"])
-                self._tell_first(slot, str(message["wrong"]))
+                self._cannot(slot, str(message["wrong"]))
             case "snapshot":
                 self.fleet.put(member.name, Snapshot.from_json(str(message["snapshot"]).encode()))
+
+    def _cannot(self, slot: int | None, wrong: str) -> None:
+        """At the start whoever waits for it says so; later the log does."""
+        if slot is not None and not self._first[slot].done():
+            self._first[slot].set_result(wrong)
+        elif not self._stopping:
+            _log.warning("%s", wrong)
 
     def _tell_first(self, slot: int | None, wrong: str) -> None:
         if slot is not None and not self._first[slot].done():

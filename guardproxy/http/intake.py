@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from aiohttp import web
 
 from guardproxy.errors import BadAsk
+from guardproxy.http.inflate import READABLE, Inflate, TooMuchError
+
+IDLE_S = 30.0
+"""Seconds within which the next bytes of a body must come."""
+
+AT_ONCE = 1 << 20
+"""Bytes that a body may expand to on the loop; a longer one is decoded beside it."""
+
+_ARRIVED: Final = web.RequestKey("arrived", bytes)
+_WRONG: Final = web.RequestKey("wrong", BadAsk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,37 +36,93 @@ class Intake:
         return self.raw is not self.plain
 
 
+async def arrive(request: web.BaseRequest, *, max_body: int) -> None:
+    """Wait for the whole body; `take` has it, or what was wrong with it. Until then a request costs but its bytes."""
+    try:
+        request[_ARRIVED] = await _read(request, max_body)
+    except BadAsk as error:
+        request[_WRONG] = error
+
+
 async def take(request: web.BaseRequest, *, max_body: int, max_expanded: int) -> Intake:
     """The whole body. `BadAsk` (400 `body_too_large`, never 413: clients take that for a full context window)."""
+    if _WRONG in request:
+        raise request[_WRONG]
+    raw = request[_ARRIVED] if _ARRIVED in request else await _read(request, max_body)
+    encoding = request.headers.get("Content-Encoding", "").strip().lower()
+    if encoding in ("", "identity"):
+        return Intake(raw, raw)
+    if max_expanded > AT_ONCE and encoding in READABLE and _is_long(raw, encoding):
+        return Intake(raw, await asyncio.to_thread(expand, raw, encoding, max_expanded))
+    return Intake(raw, expand(raw, encoding, max_expanded))
+
+
+async def expected(request: web.BaseRequest) -> None:
+    """Tell a client that waits for it (`Expect: 100-continue`) to send the body."""
+    if request.headers.get("Expect", "").strip().lower() == "100-continue" and request.version >= (1, 1):
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer itself has not begun
+
+
+def too_slow() -> BadAsk:
+    """A body stopped coming. The connection must be closed: what comes later would be read as a request."""
+    message = f"the request body stopped arriving: nothing came for {IDLE_S:g} seconds"
+    return BadAsk(message, status=408, code="request_timeout", param="body")
+
+
+async def _read(request: web.BaseRequest, max_body: int) -> bytes:
     declared = request.content_length or 0
     if declared > max_body:
         raise _too_large(declared, max_body)
+    await expected(request)
     parts, size = [], 0
-    async for chunk in request.content.iter_any():
+    content = request.content
+    while not content.at_eof():
+        try:
+            chunk = await _soon(content.readany())
+        except TimeoutError:
+            raise too_slow() from None
+        except web.RequestPayloadError:
+            message = "the request body is not well-formed HTTP (chunks, or its length)"
+            raise BadAsk(message, code="malformed_http", param="body") from None
         size += len(chunk)
         if size > max_body:
             raise _too_large(size, max_body)
         parts.append(chunk)
-    raw = parts[0] if len(parts) == 1 else b"".join(parts)
-    encoding = request.headers.get("Content-Encoding", "").strip().lower()
-    return Intake(raw, raw if encoding in ("", "identity") else expand(raw, encoding, max_expanded))
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def _soon(chunk: Coroutine[object, object, bytes]) -> bytes:
+    async with asyncio.timeout(IDLE_S):
+        return await chunk
+
+
+def _is_long(raw: bytes, encoding: str) -> bool:
+    if len(raw) > AT_ONCE:
+        return True
+    try:
+        Inflate(encoding, AT_ONCE).feed(raw)
+    except TooMuchError:
+        return True
+    except zlib.error:
+        pass  # `expand` says so
+    return False
 
 
 def expand(raw: bytes, encoding: str, limit: int) -> bytes:
     """The decoded body, at most `limit` bytes. gzip and deflate are read; others are refused with their name."""
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        message = f"content-encoding {encoding!r} is not supported; send gzip, deflate or no encoding"
+    if encoding not in READABLE:
+        message = f"content-encoding {encoding[:80]!r} is not supported; send gzip, deflate or no encoding"
         raise BadAsk(message, code="unsupported_encoding", param="content-encoding")
-    codec = zlib.decompressobj(47)
+    inflate = Inflate(encoding, limit)
     try:
-        plain = codec.decompress(raw, limit)
-    except zlib.error as error:
-        message = f"the body is not valid {encoding}: {error}"
-        raise BadAsk(message, code="invalid_encoding", param="content-encoding") from error
-    if len(plain) == limit and not codec.eof:
+        plain = inflate.feed(raw)
+    except TooMuchError:
         message = f"the body expands to more than {limit} bytes (overload.max_expanded_mb)"
-        raise BadAsk(message, code="body_too_large", param="content-encoding")
-    if not codec.eof:
+        raise BadAsk(message, code="body_too_large", param="content-encoding") from None
+    except zlib.error:
+        raise BadAsk(f"the body is not valid {encoding}", code="invalid_encoding", param="content-encoding") from None
+    if not inflate.complete:
         raise BadAsk(f"the {encoding} body is cut off", code="invalid_encoding", param="content-encoding")
     return plain
 

@@ -18,6 +18,8 @@ class Watched(Protocol):
     calls: tuple[Call, ...]
     text: str
     text_chars: int
+    produced_chars: int
+    call_count: int
     usage: Usage | None
     response_model: str
     response_id: str
@@ -37,11 +39,15 @@ class Outcome:
     dropped: tuple[Call, ...] = ()
     text: str = ""
     text_chars: int = 0
+    produced_chars: int = 0  # text, thoughts and arguments over all choices, of dropped calls too
+    call_count: int = 0  # of the calls delivered, more than are kept perhaps
     usage: Usage | None = None
     response_model: str = ""
     response_id: str = ""
     finish_reason: str = ""
     sent: bool = False  # something left for the provider
+    whole: bool = False  # the answer comes in one piece: who leaves before does not see it, but it is made
+    blind: bool = False  # the answer could not be looked into
     upstream_status: int = 0
     upstream_started_ns: int = 0
     first_chunk_ns: int = 0
@@ -66,9 +72,11 @@ class Outcome:
     def read(self, watched: Watched, *, dropped: bool) -> None:
         """Take over what the watcher saw of the provider's answer. `dropped`: its calls were taken out."""
         self.text, self.text_chars, self.usage = watched.text, watched.text_chars, watched.usage
+        self.produced_chars = watched.produced_chars
         self.response_model, self.response_id = watched.response_model, watched.response_id
         self.finish_reason = watched.finish_reason
         self.calls = () if dropped else watched.calls
+        self.call_count = 0 if dropped else watched.call_count
         self.dropped = watched.calls if dropped else ()
         self.outcome = "answered" if watched.complete else "failed"
         if self.calls:
@@ -81,14 +89,19 @@ class Outcome:
     def usage_or_estimate(self, need: Need) -> Usage:
         """What was used: the provider's figures, else the estimated input and what was produced, marked as such.
 
-        A call that failed before it was answered is not charged; one that the client left is.
+        A call that failed before it produced anything is not charged. What is made where nobody sees it (a whole
+        answer whose client left, one in an encoding that is not read) is charged as it was held.
         """
-        if self.usage is not None:
+        produced = self.produced_chars
+        if self.usage is not None and (self.usage != Usage() or not produced):
             return self.usage
-        if not self.sent or (self.outcome == "failed" and not self.text_chars):
+        refused = self.outcome == "failed" or self.upstream_status >= 400
+        if not self.sent or (refused and not produced and not self.blind):
             return Usage()
-        produced = self.text_chars + sum(len(call.arguments) + len(call.name) for call in self.calls)
-        return Usage(input=need.input_tokens, output=pricing.estimate_output(produced), estimated=True)
+        output = pricing.estimate_output(produced)
+        if self.blind or (self.whole and self.outcome == "abandoned"):
+            output = max(output, need.output_tokens)
+        return Usage(input=need.input_tokens, output=output, estimated=True)
 
     def first_chunk(self) -> None:
         """Note the moment of the first byte of the answer's body."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from aiohttp import ClientError, web
 
 from guardproxy import api
 from guardproxy.errors import BadAsk, GuardError, UpstreamError
+from guardproxy.http import intake
+from guardproxy.http.intake import expected, too_slow
 from guardproxy.http.upstream import response_headers
 
 if TYPE_CHECKING:
@@ -27,19 +31,60 @@ async def forward(proxy: Proxy, request: web.BaseRequest, path: str) -> web.Stre
     headers = proxy.upstream.request_headers(request.headers, identity=False, plain=False)
     body = None
     if request.body_exists:
-        body = request.content
+        body = Upload(proxy, request)
         if request.content_length is not None:
             headers.append(("Content-Length", str(request.content_length)))
     try:
         return await _relay(proxy, request, path, headers, body)
     except GuardError as error:
-        return _error(error)
+        response = _error(too_slow() if body is not None and body.late else error)
+        if body is not None and not request.content.is_eof():
+            response.force_close()  # what comes of the body later must not be read as a request
+        return response
+    finally:
+        if body is not None:
+            body.over()
+
+
+class Upload:
+    """A body on its way through. While it comes its request is not counted as under way; it must keep coming."""
+
+    def __init__(self, proxy: Proxy, request: web.BaseRequest) -> None:
+        self._proxy = proxy
+        self._request = request
+        self._coming = False
+        self.late = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Its pieces."""
+        self._coming = True
+        self._proxy.in_flight -= 1
+        self._proxy.arriving += 1
+        await expected(self._request)
+        content = self._request.content
+        while not content.at_eof():
+            try:
+                async with asyncio.timeout(intake.IDLE_S):
+                    chunk = await content.readany()
+            except TimeoutError:
+                self.late = True
+                raise
+            if chunk:
+                yield chunk
+        self.over()
+
+    def over(self) -> None:
+        """It is there, or nobody waits for it any longer."""
+        if self._coming:
+            self._coming = False
+            self._proxy.in_flight += 1
+            self._proxy.arriving -= 1
 
 
 async def _relay(
-    proxy: Proxy, request: web.BaseRequest, path: str, headers: list[tuple[str, str]], body: object
+    proxy: Proxy, request: web.BaseRequest, path: str, headers: list[tuple[str, str]], body: Upload | None
 ) -> web.StreamResponse:
-    async with proxy.upstream.send(request.method, path, body, headers) as answer:  # type: ignore[arg-type]
+    async with proxy.upstream.send(request.method, path, body, headers) as answer:
         response = web.StreamResponse(status=answer.status, headers=[*response_headers(answer)])
         if answer.headers.get("Content-Length") is not None:
             response.content_length = int(answer.headers["Content-Length"])

@@ -18,12 +18,20 @@ from guardproxy.core.pricing import Rates
 
 _log = logging.getLogger(__name__)
 
+SAID = 20
+"""Unknown models that one process names in its log: made-up names must not fill it."""
+
+SHOWN = 80
+"""Characters of a model's name in the log."""
+
 KEPT = 4096
 """Models remembered; beyond that the memory starts anew, so that made-up names cannot fill it."""
 
 
 class Prices:
     """Looks up `Rates`. `table` maps model globs to rates, `fallback` stands in for models that nobody knows."""
+
+    _said = 0  # over all reloads
 
     def __init__(self, table: Mapping[str, Rates], fallback: Rates) -> None:
         self._table = dict(table)
@@ -44,9 +52,10 @@ class Prices:
             if fnmatchcase(model, pattern):
                 return rates
         published = _published(model)
-        if published is None:
+        if published is None and Prices._said < SAID:
+            Prices._said += 1
             said = f"{self._fallback.input:g} and {self._fallback.output:g} dollars per million tokens (prices.default)"
-            _log.warning("no price is known for model %r: it is counted at %s", model, said)
+            _log.warning("no price is known for model %r: it is counted at %s", model[:SHOWN], said)
         return published or self._fallback
 
 

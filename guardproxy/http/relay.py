@@ -32,17 +32,19 @@ async def forward(turn: Turn) -> web.StreamResponse:
     untouched = body is turn.ask.body
     edited_answer = any(isinstance(edit, DropCalls | SpliceUsage) for edit in turn.edits)
     headers = proxy.upstream.request_headers(turn.request.headers, identity=edited_answer, plain=not untouched)
-    done.sent, done.upstream_started_ns = True, time.time_ns()
+    done.sent, done.whole, done.upstream_started_ns = True, not turn.ask.stream, time.time_ns()
     raw = turn.body.raw if untouched else body
     async with proxy.upstream.send("POST", turn.path, raw, headers) as answer:
         done.upstream_status = done.status = answer.status
         if answer.content_type == "text/event-stream" and answer.status < 400:
+            done.whole = False
             return await _stream(turn, answer)
         return await _whole(turn, answer)
 
 
 async def _whole(turn: Turn, answer: ClientResponse) -> web.StreamResponse:
     done = turn.outcome
+    done.whole = True
     data = await answer.read()
     done.first_chunk()
     view = _View(turn, answer)
@@ -85,27 +87,32 @@ async def _stream(turn: Turn, answer: ClientResponse) -> web.StreamResponse:
     if not seen and (broke is not None or not view.blind):
         return await _broken(turn, view, response, broke)
     rest = view.finish()
-    if rest:
-        await response.write(rest)
     if turn.settling is None:
         _take_over(turn, view, dropped=view.drop is not None)
         turn.settle()
+    if rest:
+        await response.write(rest)
     await response.write_eof()
     return response
 
 
 def _take_over(turn: Turn, view: _View, *, dropped: bool) -> None:
-    turn.outcome.read(view.watcher, dropped=dropped)
+    _read(turn, view, dropped=dropped)
     if view.blind:  # an answer there was; what it says is seen with the next request
         turn.outcome.outcome, turn.outcome.answer = "answered", "calls"
     if view.watcher.failed:
         turn.outcome.error_type = "upstream_error"  # the provider told the client itself
 
 
+def _read(turn: Turn, view: _View, *, dropped: bool) -> None:
+    turn.outcome.read(view.watcher, dropped=dropped)
+    turn.outcome.blind = view.blind and turn.outcome.upstream_status < 400
+
+
 def _left(turn: Turn, view: _View) -> None:
     """The client went away: it pays for what was produced; leaving the block closes the provider's stream."""
     if turn.settling is None:
-        turn.outcome.read(view.watcher, dropped=False)
+        _read(turn, view, dropped=False)
         turn.outcome.outcome = "abandoned"
 
 
@@ -113,7 +120,7 @@ async def _broken(turn: Turn, view: _View, response: web.StreamResponse, error: 
     done = turn.outcome
     reason = f"{type(error).__name__}: {error}" if error else "it ended in the middle"
     wrapped = UpstreamError(f"the provider's stream broke off ({reason})", code="upstream_broken")
-    done.read(view.watcher, dropped=False)
+    _read(turn, view, dropped=False)
     done.fail(wrapped)
     if view.encoded:  # our words cannot stand in the provider's encoding: let the client see that it is not whole
         if turn.request.transport is not None:

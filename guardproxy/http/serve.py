@@ -9,7 +9,7 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -21,6 +21,7 @@ from guardproxy.errors import ConfigError, GuardError, StoreError
 from guardproxy.http.admin import Admin, Sight
 from guardproxy.http.crew import Crew
 from guardproxy.http.sweeper import Sweeper
+from guardproxy.http.switch import Switch
 from guardproxy.http.worker import listener
 from guardproxy.store import embedded
 from guardproxy.store.redis import Store
@@ -28,6 +29,12 @@ from guardproxy.telemetry import Fleet, Snapshot, Telemetry
 
 FIXED = ("listen", "admin", "store", "telemetry")
 """Sections that a running proxy cannot change: sockets, connections and exporters outlive a configuration."""
+
+TEND_SECONDS = 0.5
+"""Between two looks at the store; without it budgets are counted by each worker alone."""
+
+RETRY_SECONDS = 5.0
+"""After a store that could not be started: a try may hold up this process for as long again."""
 
 Loaded = tuple[Config, Mapping[str, Any]]
 
@@ -71,13 +78,33 @@ class Parent:
         stack.push_async_callback(self._store.close)
         await self._store.check_policy()
         self._crew = Crew(config.listen.workers, self._start, self._fleet)
-        sweeper = Sweeper(self._store, self._telemetry, (self._crew.collect, self._revive))
-        sweeping = asyncio.get_running_loop().create_task(sweeper.run())
-        stack.callback(sweeping.cancel)
+        self._switch = Switch(self._store)
         stack.callback(self._crew.kill)
         await self._admin(stack)
         await self._crew.open()
-        stack.push_async_callback(self._crew.drain)
+        self._in_background(stack, self._tend())
+        stack.push_async_callback(self._drain)
+        self._in_background(stack, Sweeper(self._store, self._telemetry, (self._crew.collect,)).run())
+
+    def _in_background(self, stack: AsyncExitStack, work: Coroutine[object, object, None]) -> None:
+        stack.callback(asyncio.get_running_loop().create_task(work).cancel)
+
+    async def _drain(self) -> None:
+        """The workers finish; meanwhile what the parent has to report is sent: nothing is added any more."""
+        await asyncio.gather(self._crew.drain(), self._telemetry.shutdown())
+
+    async def _tend(self) -> None:
+        """Bring the store back soon after it died, and tell it what it missed."""
+        pause = TEND_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await self._revive()
+                await self._switch.catch_up()
+                pause = TEND_SECONDS
+            except Exception as error:  # noqa: BLE001 - whatever it is, the store is needed
+                _log.warning("the embedded store cannot be started anew: %s", error)
+                pause = RETRY_SECONDS
 
     def _own_store(self, stack: AsyncExitStack) -> embedded.Embedded | None:
         """Start the store of our own where no URL is given: in the main thread, as it dies with the one that did."""
@@ -98,10 +125,12 @@ class Parent:
     async def _revive(self) -> None:
         """Start our store anew if it has died; the workers find it again at the same place."""
         old = self._embedded
-        if old is None or embedded.answers(old.socket_path):
+        if old is None:
             return
         if old.process is not None and old.process.poll() is None:
-            return  # frozen or busy: killing it would lose what it has not written
+            return  # it may be frozen or busy: killing it would lose what it has not written
+        if old.process is None and embedded.answers(old.socket_path):
+            return  # another proxy's, or one that we started and did not see come up
         old.stop()
         self._embedded = embedded.start(self._config.data_dir)
         _log.warning("the embedded store had ended and was started anew")
@@ -116,7 +145,7 @@ class Parent:
             store=self._store_fit,
             store_needed=lambda: self._config.store.on_failure == "closed",
             metrics=self._metrics,
-            panic=self._store.panic,
+            panic=self._switch.panic,
         )
         admin = self._config.admin
         try:

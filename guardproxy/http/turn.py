@@ -72,7 +72,9 @@ class Turn:
             return await self._answer()
         except GuardError as error:
             self.outcome.fail(error)
-            return self._error(error)
+            answer = self._error(error)
+            await self.settle_first()
+            return answer
         finally:
             if not self.taken_back:
                 self.settle()
@@ -181,7 +183,9 @@ class Turn:
                 return await self._reply(edit)
             if isinstance(edit, Reject):
                 self.outcome.reject(edit)
-                return self._error(BadAsk(edit.message, status=edit.status, code=edit.code))
+                answer = self._error(BadAsk(edit.message, status=edit.status, code=edit.code))
+                await self.settle_first()
+                return answer
         return await relay.forward(self)
 
     async def _reply(self, edit: Reply) -> web.StreamResponse:

@@ -8,16 +8,17 @@ from __future__ import annotations
 import asyncio
 import io
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from urllib.parse import urlsplit
 
 import aiohttp
-from aiohttp import StreamReader
 from yarl import URL
 
 from guardproxy.errors import UpstreamError
+from guardproxy.http import inflate
+from guardproxy.http.inflate import Inflate, TooMuchError
 
 HOP_BY_HOP = frozenset(
     {
@@ -43,7 +44,7 @@ AT_ONCE = 1 << 20
 RETRY_AFTER_S = 0.2
 """Pause before a connection is tried again: a restarting provider needs a moment."""
 
-Body = bytes | StreamReader | None
+Body = bytes | AsyncIterable[bytes] | None
 
 READABLE = ("gzip", "deflate", "identity")
 """Content encodings that we can look into; others are not offered to the provider."""
@@ -110,9 +111,7 @@ class Upstream:
             raise
         answer.release()
 
-    async def _begun(
-        self, method: str, url: URL, body: Body, headers: list[tuple[str, str]]
-    ) -> aiohttp.ClientResponse:
+    async def _begun(self, method: str, url: URL, body: Body, headers: list[tuple[str, str]]) -> aiohttp.ClientResponse:
         """The answer's beginning. A connection that could not be made is tried again: nothing was sent on it."""
         if self._session is None:
             message = "the upstream connection pool is not open"
@@ -197,20 +196,19 @@ class Inflater:
     """Decodes a copy of an encoded body for our own view. `limit` bounds what it may expand to; past it: no view."""
 
     def __init__(self, encoding: str, limit: int) -> None:
-        self._codec = zlib.decompressobj(47) if encoding in ("gzip", "x-gzip", "deflate") else None
-        self.blind = self._codec is None
-        self._left = limit
+        self._inflate = Inflate(encoding, limit) if encoding in inflate.READABLE else None
+
+    @property
+    def blind(self) -> bool:
+        """The view is lost, for good."""
+        return self._inflate is None
 
     def feed(self, chunk: bytes) -> bytes:
-        """The decoded bytes; empty once the view is lost (`blind`)."""
-        if self.blind or self._codec is None:
+        """The decoded bytes; empty once the view is lost."""
+        if self._inflate is None:
             return b""
         try:
-            plain = self._codec.decompress(chunk, self._left)
-        except zlib.error:
-            self.blind = True
+            return self._inflate.feed(chunk)
+        except (zlib.error, TooMuchError):
+            self._inflate = None
             return b""
-        self._left -= len(plain)
-        if self._codec.unconsumed_tail:
-            self.blind = True
-        return plain

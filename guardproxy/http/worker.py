@@ -24,6 +24,7 @@ from guardproxy import config as configs, secrets
 from guardproxy.errors import GuardError
 from guardproxy.http.app import Proxy, assemble
 from guardproxy.http.control import Channel
+from guardproxy.http.server import Server
 from guardproxy.store.redis import Store
 from guardproxy.telemetry import Telemetry
 
@@ -69,7 +70,7 @@ class Worker:
         )
         self.proxy = assemble(config, self._keys, self.store, self.telemetry)
         await self.proxy.start()
-        server = web.Server(self._handle, handler_cancellation=True, access_log=None, auto_decompress=False)
+        server = Server(self._handle, self.proxy.malformed)
         self._runner = web.ServerRunner(server, shutdown_timeout=DRAIN_SECONDS)
         await self._runner.setup()
         await web.SockSite(self._runner, listener(self._start.host, self._start.port), backlog=1024).start()
@@ -108,7 +109,7 @@ class Worker:
 
 
 async def _retire(proxy: Proxy) -> None:
-    while proxy.in_flight:  # noqa: ASYNC110 - counted in the hot path, where an event would cost every request
+    while proxy.in_flight or proxy.arriving:  # noqa: ASYNC110 - counted in the hot path, where an event would cost every request
         await asyncio.sleep(0.1)
     await proxy.close()
 
@@ -147,6 +148,9 @@ async def run(descriptor: int) -> int:
         await worker.open()
     except (GuardError, OSError) as error:
         await channel.send("failed", wrong=str(error))
+        return 1
+    except Exception as error:  # noqa: BLE001 - the parent says it in one line
+        await channel.send("failed", wrong=f"a worker cannot start: {type(error).__name__}: {error}")
         return 1
     gc.collect()
     gc.freeze()  # what is alive now stays alive: the collector need not look at it again

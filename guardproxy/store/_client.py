@@ -7,6 +7,7 @@ the background finds out when the store is back.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from hashlib import sha1
 
@@ -20,6 +21,13 @@ OnChange = Callable[[bool, str], None]
 
 NAME = "guardproxy"
 """What `CLIENT LIST` shows of us."""
+
+
+PROBE = "gp:probe"
+"""A key that is written, for a moment, to see that the server takes writes again."""
+
+_READS_ONLY = re.compile(r"(?:^|[\s:]-)(?:OOM|MISCONF|READONLY|NOREPLICAS)\s")
+"""Errors of a server that answers and keeps nothing: memory or disk full, a replica. In front, or behind the script."""
 
 
 class Client:
@@ -67,17 +75,12 @@ class Client:
         if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
             load = pack(("SCRIPT", "LOAD", self._source[sha]))
             reply = await self._ask(load + packed, deadline, answers=2)
-        if isinstance(reply, hiredis.ReplyError):
-            raise self._refused(reply)
-        return reply
+        return self._taken(reply)
 
     async def command(self, *words: str | bytes | int) -> object:
         """Send one command. `StoreError` when it fails."""
         packed = pack(words)
-        reply = await self._ask(packed, self._loop.time() + self._timeout_s)
-        if isinstance(reply, hiredis.ReplyError):
-            raise self._refused(reply)
-        return reply
+        return self._taken(await self._ask(packed, self._loop.time() + self._timeout_s))
 
     async def close(self) -> None:
         """End the connection and the probe."""
@@ -179,13 +182,32 @@ class Client:
         while not self._closed:
             await asyncio.sleep(self._probe_s)
             try:
-                await asyncio.wait([task := self._connect()])
-                task.result()
+                if self._wire is None:
+                    await asyncio.wait([task := self._connect()])
+                    task.result()
+                await self._write()
             except (StoreError, OSError, Lost, Frozen, TimeoutError):
                 continue
             self.down = ""
             self._tell(True, "the store answers again")
             return
+
+    async def _write(self) -> None:
+        """See that the server takes a write. What else it may say to this one (key patterns, slots) is no outage."""
+        if self._wire is None:
+            raise Lost("the connection was lost")
+        packed = pack(("SET", PROBE, "1", "PX", 1000))
+        reply = await self._wire.send(packed, self._loop.time() + self._timeout_s)
+        if isinstance(reply, hiredis.ReplyError) and _READS_ONLY.search(str(reply)):
+            raise self._refused(reply)
+
+    def _taken(self, reply: object) -> object:
+        """A reply that is no error. A server that takes no writes is away: it would count nothing."""
+        if isinstance(reply, hiredis.ReplyError):
+            if _READS_ONLY.search(str(reply)):
+                self._fall(str(reply))
+            raise self._refused(reply)
+        return reply
 
     def _tell(self, up: bool, reason: str) -> None:  # noqa: FBT001
         if self._on_change is not None:

@@ -47,6 +47,7 @@ def opening(value: Opening, *, newest: int = 0) -> tuple[bytes, ...]:
         value.tooled,
         value.offset_ms,
         value.traceparent,
+        who.spoken,
     )
     rounds = _encode([(r.digest, r.index, len(r.facts), r.counts) for r in reversed(sent)])
     return (_encode(head), fact.boundary, fact.blank, rounds, *(f for r in sent for f in r.facts))

@@ -22,10 +22,11 @@ local panic = call('EXISTS', P .. 'panic')
 local seen = user ~= '' and not new_session and call('SISMEMBER', P .. 'v:' .. sid, user) == 1
 local H = P .. 'h:' .. t.head -- of derived runs alone: only they are found, and started again, by their head
 
--- One more answer of ours under this head: as often may the task be started again and still be the ended run.
+-- One more answer of ours under this head: as often may the task be started again and still be the ended run. A start
+-- that met the ended run is no new ending: else a job that comes every minute would be refused for ever.
 local function ended()
-  if t.head == '' or new_thread then return end
-  if not restart then call('HINCRBY', H, 'ended', 1) end
+  if t.head == '' or new_thread or restart then return end
+  call('HINCRBY', H, 'ended', 1)
   call('HSET', H, 'ended_at', now, 'ended_run', run)
   call('PEXPIRE', H, 2 * RUN_TTL)
 end
@@ -44,7 +45,8 @@ local rearm = t.closed and not s.closed and string.sub(t.closed, 1, 6) ~= 'budge
   and user ~= '' and not seen and t.rearmed < REARMS
 if (s.closed or t.closed) and not rearm then
   local closed = s.closed and s or t
-  closed.answers, closed.at = closed.answers + 1, now
+  closed.answers = closed.answers + 1
+  if s.closed or not fresh then closed.at = now end -- a start again meets the cut for a while after it, not for ever
   save(s.closed and 's:' .. sid or 't:' .. run, closed)
   ended()
   return keep({ sid, name, t.turn or s.turn, now, 0, 1, closed.closed, closed.answers, t.rearmed, t.equal, t.steps,
@@ -89,7 +91,18 @@ if not news then return 0 end
 -- Genuine: new words after a final answer that was handed on as such.
 local genuine = not (aside or same or new_thread) and t.state == 'answered' and t.answer == 'text'
   and user ~= '' and not seen
-local opens = new_session or (s.main == name and (genuine or rearm))
+local begins = new_thread and (fresh or spoken) and user ~= '' and not seen
+-- Where the user speaks is the main thread, once the main one is through: a final answer (of a session with tools: one
+-- without may be an agent that puts its whole state into each prompt), a cut, or nothing for a while. While it waits
+-- for results, or an attempt runs, others are its sub-agents.
+local function through(m)
+  return not m or m.closed or (m.state ~= 'open'
+    and ((tooled and m.state == 'answered' and m.answer == 'text') or now - m.at >= LATEST_MS))
+end
+if s.main ~= name and not aside and (genuine or rearm or begins) and through(load('t:' .. sid .. SEP .. s.main)) then
+  s.main = name
+end
+local opens = new_session or (s.main == name and (genuine or rearm or begins))
 local old_span = s.span
 if opens then s.span, s.span_at = s.span + 1, now end
 local turn = retry and t.turn or s.turn + (aside and 0 or 1)

@@ -12,7 +12,7 @@
 -- hash fields (measured: a third of begin), and every write renews the TTL.
 local P = KEYS[1]
 local token, session, thread, head, fresh, links, conversation, count, rounds, older, user, lines, lease, tooled,
-  offset, traceparent = unpack(cmsgpack.unpack(ARGV[1]))
+  offset, traceparent, spoken = unpack(cmsgpack.unpack(ARGV[1]))
 local call = redis.call
 local SEP = '\31'
 local MINUTE, HOUR = 60000, 3600000
@@ -58,17 +58,19 @@ end
 
 -- Who was given this round? Several: the longest history that is shorter than ours, else the latest. A member is
 -- taken out when its successor is admitted, so that equal runs side by side each find their own.
+-- `spoken` (a reply without calls, then the user's words): the first link is that of head and text alone, which the
+-- examples of a prompt share with answers given to others of its kind. Only a history shorter than ours counts there.
 local function by_link()
   local some = session == '' and 1 or 64
-  for _, link in ipairs(links) do
+  for i, link in ipairs(links) do
     local key = P .. 'l:' .. link
     local fit = call('ZREVRANGEBYSCORE', key, string.format('(%.0f', count * STAMP), '-inf', 'LIMIT', 0, some)
     for _, run in ipairs(fit) do
       if mine(run) then return run end
     end
-    local all, latest, at = call('ZREVRANGE', key, 0, 63, 'WITHSCORES'), nil, -1
-    for i = 1, #all, 2 do
-      if mine(all[i]) and all[i + 1] % STAMP > at then latest, at = all[i], all[i + 1] % STAMP end
+    local all, latest, at = spoken and i == 1 and {} or call('ZREVRANGE', key, 0, 63, 'WITHSCORES'), nil, -1
+    for n = 1, #all, 2 do
+      if mine(all[n]) and all[n + 1] % STAMP > at then latest, at = all[n], all[n + 1] % STAMP end
     end
     if latest then return latest end
   end
@@ -100,7 +102,7 @@ local function derive()
   if run then return run end
   local runs, latest, open, ended, ended_at, ended_run =
     unpack(call('HMGET', P .. 'h:' .. head, 'runs', 'run', 'open', 'ended', 'ended_at', 'ended_run'))
-  if not fresh and latest then
+  if not fresh and not spoken and latest then -- examples in a prompt are nobody's history
     local t = load('t:' .. latest)
     if t and now - t.at <= LATEST_MS then return latest end
   end
@@ -132,7 +134,7 @@ local function in_session()
   local run = (not fresh and by_link()) or by_digest()
   if run then return run end
   if fresh then return cut_moment_ago() end
-  local latest = call('HGET', P .. 'd:' .. session, 'head:' .. head)
+  local latest = not spoken and call('HGET', P .. 'd:' .. session, 'head:' .. head)
   return latest and session .. SEP .. latest or nil
 end
 

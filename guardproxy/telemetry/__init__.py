@@ -35,6 +35,9 @@ BATCH = 16
 DELAY_SECONDS = 0.05
 """How long a turn waits for that at most."""
 
+SHUTDOWN_SECONDS = 4.0
+"""What a collector that does not answer may cost at the end; orchestrators kill 30 s after they asked."""
+
 _REMEMBERED = 8192  # threads whose last calls, runs whose end, and runs whose trace id are kept in mind
 _log = logging.getLogger(__name__)
 
@@ -118,7 +121,7 @@ class Telemetry:
         """As `snapshot`, from any thread: the turns of the last moment may be missing."""
         return self._meter.snapshot(time.time_ns())
 
-    async def shutdown(self, seconds: float = 10.0) -> None:
+    async def shutdown(self, seconds: float = SHUTDOWN_SECONDS) -> None:
         """Send what is left, in at most `seconds`; a second call does nothing."""
         self._catch_up()
         closers, self._closers = self._closers, []

@@ -28,7 +28,9 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 
 
 def setup(level: str = "info", style: str = "text") -> None:
-    """Send all logging to stderr. `style`: json or text. Called again, it replaces itself.
+    """Send all logging to stderr. `style`: json, text, or auto: text for a person at a terminal, else json.
+
+    Called again, it replaces itself.
 
     Ours is logged from `level`, what libraries say from warning. Records are made without process and thread names,
     which no line shows: a third of the cost of a record.
@@ -38,7 +40,8 @@ def setup(level: str = "info", style: str = "text") -> None:
     for old in [handler for handler in root.handlers if isinstance(handler, _Stderr)]:
         root.removeHandler(old)
     handler = _Stderr()
-    handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
+    person = style == "text" or (style == "auto" and sys.stderr.isatty())
+    handler.setFormatter(TextFormatter() if person else JsonFormatter())
     root.addHandler(handler)
     logging.getLogger("guardproxy").setLevel(_LEVELS.get(level.lower(), logging.INFO))
     # A dead collector is said once by us and counted; the SDK would say it at every try.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from guardproxy.core.model import Flag, Kind, Step
+from guardproxy.errors import StoreError
 from guardproxy.telemetry import semconv as s
 from guardproxy.telemetry._instruments import BY_NAME, FAST, HTTP, STORE, TABLE, D, Instrument, T
 from guardproxy.telemetry._row import MAX_ROWS, Cell, Key, Row, key_of, put
@@ -165,12 +166,15 @@ class RunMetrics:
             put(row.before, FAST, report.overhead_request_ns / 1e9)
         if report.overhead_response_ns:
             put(row.after, FAST, report.overhead_response_ns / 1e9)
+        if report.view.degraded:  # the trip failed; there was no second one
+            self._meter.add("guardproxy.store.fallbacks", ("open",))
+            name, (operation, _) = row.where["begin"]
+            self._meter.observe(name, (operation, StoreError.code), report.begin_ns / 1e9)
+            return
         if report.begin_ns:
             put(row.begin, STORE, report.begin_ns / 1e9)
         if report.settle_ns:
             put(row.settle, STORE, report.settle_ns / 1e9)
-        if report.view.degraded:
-            self._meter.add("guardproxy.store.fallbacks", ("open",))
 
     def _attempt(self, report: TurnReport, attempt: Attempt, row: Row) -> None:
         seconds = (attempt.ended_ns - attempt.started_ns) / 1e9

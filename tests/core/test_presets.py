@@ -46,6 +46,14 @@ def test_every_preset_moves_every_rule(name: str) -> None:
     assert all(ALL[name][rule] != ALL["balanced"][rule] for rule in RULES)
 
 
+@pytest.mark.parametrize("name", ["strict", "patient"])
+def test_every_threshold_is_said(name: str) -> None:
+    """A new triple that a preset forgets would stay in the middle while its neighbours move."""
+    for rule, module in RULES.items():
+        triples = {one.name for one in fields(module.Settings) if isinstance(one.default, Triple)}
+        assert triples <= set(PRESETS[name].fields[rule]), rule
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_thresholds_rise(name: str) -> None:
     for settings in ALL[name].values():

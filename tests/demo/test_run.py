@@ -55,9 +55,7 @@ def test_success(healthy: bool, without: int, executed: int, ended: str, answere
     assert run.Result("x", healthy, without, executed, ended, answered).good is good
 
 
-@pytest.mark.parametrize(
-    ("package", "extra", "local"), [("openai", "demo", False), ("xllamacpp", "local-model", True)]
-)
+@pytest.mark.parametrize(("package", "extra", "local"), [("openai", "demo", False), ("xllamacpp", "local-model", True)])
 def test_missing_extra_is_named(package: str, extra: str, local: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "find_spec", lambda name: None if name == package else object())
     with pytest.raises(ConfigError, match=rf"needs the package {package}; type: pip install 'guardproxy\[{extra}\]'"):

@@ -28,9 +28,9 @@ async def admin(**given: Any) -> AsyncIterator[Callable[..., Any]]:
     async def metrics() -> Snapshot:
         return Snapshot(1, 2, {"guardproxy.build_info": {("1", "x"): [1.0]}})
 
-    async def panic(on: bool | None) -> bool:
+    async def panic(on: bool | None) -> tuple[bool, bool]:
         switch["on"] = switch["on"] if on is None else on
-        return switch["on"]
+        return switch["on"], given.get("pending", False)
 
     sight = Sight(
         workers=lambda: given.get("workers", 1),
@@ -120,6 +120,11 @@ async def test_panic() -> None:
                 assert said == told
             else:
                 assert said["error"]["param"] == told
+
+
+async def test_panic_that_the_store_has_yet_to_hear_of() -> None:
+    async with admin(pending=True) as request, request("PUT", "/panic", data=b'{"on": true}') as answer:
+        assert (answer.status, await answer.json()) == (202, {"on": True, "pending": True})
 
 
 async def test_unknown_path_names_the_known_ones() -> None:

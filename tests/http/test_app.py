@@ -248,7 +248,7 @@ async def test_what_was_delivered_is_remembered_within_bounds(store: Store, monk
 
 
 def test_bounds() -> None:
-    assert (Bounds().max_body, Bounds().max_expanded, Bounds().max_in_flight) == (64 << 20, 256 << 20, 1024)
+    assert (Bounds().max_body, Bounds().max_expanded, Bounds().max_in_flight) == (64 << 20, 64 << 20, 1024)
 
 
 async def test_two_runs_at_once_do_not_mix(store: Store) -> None:

@@ -30,8 +30,6 @@ def start(server: Embedded, port: int, document: Mapping[str, object] = {}):
     return of
 
 
-
-
 async def test_a_worker_that_cannot_start_says_why(server: Embedded) -> None:
     with listener("127.0.0.1", 0) as held:
         made = Crew(1, start(server, held.getsockname()[1], {"listen": {"prot": 1}}), Fleet())
@@ -51,6 +49,39 @@ async def test_a_worker_that_cannot_listen_says_why(server: Embedded) -> None:
                 await made.open()
         finally:
             await made.drain()
+
+
+@pytest.mark.parametrize("size", [1, 3])
+async def test_what_cannot_be_told_to_a_worker_fails_the_start_at_once(
+    server: Embedded, size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No JSON has such a number."""
+    made = Crew(size, start(server, 0, {"listen": {"port": 10**30}}), Fleet())
+    began = time.monotonic()
+    try:
+        with pytest.raises(GuardError, match=r"^a worker cannot be started: TypeError: "):
+            await made.open()
+    finally:
+        await made.drain()
+
+    assert time.monotonic() - began < 5
+    assert "never retrieved" not in caplog.text
+
+
+async def test_the_first_that_cannot_start_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Crew(2, lambda name: {"name": name}, Fleet())
+
+    async def live(slot: int, name: str) -> None:
+        if slot:
+            raise OSError("no descriptors")
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(made, "_live", live)
+    with pytest.raises(GuardError, match=r"OSError: no descriptors"):
+        await asyncio.wait_for(made.open(), 2)
+    made.kill()
+    for task in made._tasks:
+        task.cancel()
 
 
 async def test_life(server: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 import time
@@ -79,7 +80,9 @@ def test_death_of_a_worker_and_of_the_store(tmp_path: Path, upstream: str) -> No
         store = next(pid for pid, command in proxy.children().items() if "valkey" in command)
         os.kill(store, signal.SIGKILL)
         assert b"done" in proxy.ask(text="three")
+        killed = time.monotonic()
         until(lambda: "was started anew" in proxy.err)
+        assert time.monotonic() - killed < 2.5
         until(lambda: "answers again" in proxy.err)
         assert b"done" in proxy.ask(text="four")
         metrics = fetch(f"{proxy.admin}/metrics").decode()
@@ -163,6 +166,34 @@ def test_cannot_start(tmp_path: Path, env: dict[str, str], words: str) -> None:
     assert words in proxy.err
     assert "Traceback" not in proxy.err
     assert proxy.greeting == ""
+
+
+def test_panic_without_the_store(tmp_path: Path, upstream: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with Running(tmp_path, "--upstream", upstream) as proxy:
+        store = next(pid for pid, command in proxy.children().items() if "valkey" in command)
+        os.kill(store, signal.SIGSTOP)
+        codes = [cli.main(["panic", state, "--admin", proxy.admin]) for state in ("on", "show")]
+        waiting = capsys.readouterr().out
+        os.kill(store, signal.SIGCONT)
+        until(lambda: "panic on: the store has been told" in proxy.err)
+        after = json.loads(fetch(f"{proxy.admin}/panic"))
+
+        assert proxy.stop() == 0
+    assert codes == [0, 0]
+    assert waiting.count("the store is away: this holds as soon as it answers") == 2
+    assert after == {"on": True}
+
+
+def test_a_collector_that_never_answers_does_not_hold_up_the_end(tmp_path: Path, upstream: str) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as mute:
+        env = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{mute.getsockname()[1]}"}
+        with Running(tmp_path, "--upstream", upstream, "--workers", "2", env=env) as proxy:
+            proxy.ask()
+            began = time.monotonic()
+            code = proxy.stop()
+
+    assert code == 0
+    assert time.monotonic() - began < 8
 
 
 def test_panic_switch(tmp_path: Path, upstream: str, capsys: pytest.CaptureFixture[str]) -> None:

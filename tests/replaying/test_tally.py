@@ -9,7 +9,7 @@ from guardproxy.replaying.told import SessionReport, Told
 
 
 def told(step: int, action: str, rule: str = "cycle", would: str = "") -> Told:
-    return Told(step, 2 * step + 3, action, rule, step, "because", would)
+    return Told(step, 2 * step + 3, action, rule, 40 - step, "because", would)
 
 
 CALM = SessionReport("calm", 9, ())

@@ -45,6 +45,7 @@ class Agent:
     lease_ms: int = 60_000
     offset_ms: int = 0
     user: str = "task"
+    spoken: bool = False
     count: int = 2
     rounds: list[RoundFact] = field(default_factory=list)
     last: Opening | None = None
@@ -57,7 +58,7 @@ class Agent:
         made = Opening(
             token=token(),
             org=ORG,
-            identity=Identity(self.session, self.thread, self.head, newest is None, links, "test"),
+            identity=Identity(self.session, self.thread, self.head, newest is None, links, "test", self.spoken),
             fact=TurnFact(
                 f"{self.head}|{self.user}|{history}", self.count, tuple(self.rounds[-24:]), self.user, BOUNDARY, BLANK
             ),

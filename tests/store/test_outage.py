@@ -200,3 +200,72 @@ async def test_nothing_there_an_error_or_an_open_breaker_as_asked(changes: Chang
 async def test_after_closing_calls_fail_at_once(store: Store) -> None:
     await store.close()
     assert max(await seconds(store)) < 0.02
+
+
+FULL = [("maxmemory", "1", "0", "OOM"), ("min-replicas-to-write", "1", "0", "NOREPLICAS")]
+
+
+@pytest.mark.parametrize(("setting", "bad", "good", "said"), FULL, ids=[row[3] for row in FULL])
+async def test_a_server_that_takes_no_writes_is_away(
+    own_server: Embedded, store: Store, changes: Changes, setting: str, bad: str, good: str, said: str
+) -> None:
+    admin = await Store.connect(socket_path=own_server.socket_path)
+    agent = Agent(store, session="s")
+    await agent.turn()
+    await admin._client.command("CONFIG", "SET", setting, bad)
+    await seconds(store, 20)
+    for _ in range(20):
+        assert max(await seconds(store)) < 0.02
+        await asyncio.sleep(0.02)  # over several probes: it answers each, and takes none of what they write
+    assert [(up, said in reason) for up, reason in changes] == [(False, True)]
+    await admin._client.command("CONFIG", "SET", setting, good)
+    await eventually(lambda: store.up)
+    await asyncio.sleep(0)
+    assert [up for up, _ in changes] == [False, True]
+    assert (await agent.turn()).turn == 2
+    await admin.close()
+
+
+async def test_a_replica_is_no_store(own_server: Embedded, store: Store, changes: Changes) -> None:
+    admin = await Store.connect(socket_path=own_server.socket_path)
+    await admin._client.command("REPLICAOF", "127.0.0.1", "1")
+    await seconds(store)
+    await asyncio.sleep(0.2)
+    assert [(up, "READONLY" in reason) for up, reason in changes] == [(False, True)]
+    await admin._client.command("REPLICAOF", "NO", "ONE")
+    await eventually(lambda: store.up)
+    await admin.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "away"),
+    [
+        (b"-MISCONF Errors writing to the AOF file: No space left on device\r\n", True),
+        (b"-ERR Error running script (call to f_1): @user_script:3: -OOM command not allowed\r\n", True),
+        (b"-NOPERM this user has no permissions\r\n", False),
+        (b"-ERR an OOM is spoken of\r\n", False),
+    ],
+)
+async def test_which_errors_are_an_outage(changes: Changes, said: bytes, away: bool) -> None:
+    """What Redis says of a full disk, and how older ones say it of a script."""
+    gone = asyncio.Event()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while got := await reader.read(65536):
+            pings = got.count(b"\r\nCLIENT\r\n") + got.count(b"\r\nSCRIPT\r\n") + got.count(b"\r\nPING\r\n")
+            writer.write(b"+OK\r\n" * pings + said * got.count(b"\r\nGET\r\n"))
+        writer.close()
+        gone.set()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    store = await Store.connect(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}", on_change=changes)
+    try:
+        with pytest.raises(StoreError, match="refused"):
+            await store._client.command("GET", "key")
+        await asyncio.sleep(0)
+        assert (store.up, [up for up, _ in changes]) == (not away, [False] if away else [])
+    finally:
+        await store.close()
+        await gone.wait()
+        await asyncio.sleep(0)
+        server.close()

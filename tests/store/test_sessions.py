@@ -220,3 +220,54 @@ async def test_odd_names_keep_their_slot_and_their_parts_apart(store: Store, org
     assert (view.session, view.thread) == ("a_b", "c:?")
     for key in await keys(store) - {"gp:orgs"}:
         assert key.count("{") == key.count("}") == 1
+
+
+@pytest.mark.parametrize("session", ["", "s1"], ids=["derived", "declared"])
+@pytest.mark.parametrize(("spoken", "same"), [(True, False), (False, True)], ids=["examples", "calls"])
+async def test_examples_in_a_prompt_are_nobodys_history(store: Store, session: str, spoken: bool, same: bool) -> None:
+    views = []
+    for number in range(3):
+        prompt = Agent(store, session=session, count=4, rounds=[a_round("example", 2)], spoken=spoken)
+        prompt.user = f"document {number}"
+        views.append(await prompt.begin())
+        await prompt.settle("text", did="label")
+    assert len({(view.session, view.thread) for view in views}) == (1 if same else 3)
+
+
+async def test_an_answer_that_an_example_has_too_is_not_its_run(store: Store) -> None:
+    """`positive` was delivered under this head; the next prompt ends in the example `positive`, and is as long."""
+    runs = []
+    for number in range(3):
+        prompt = Agent(store, count=4, rounds=[a_round("positive", 2)], spoken=True, user=f"document {number}")
+        await prompt.begin()
+        await prompt.settle("text", links=("round/positive",), did="positive")
+        assert prompt.last
+        identity = replace(prompt.last.identity, links=("round/positive",))
+        view = await prompt.begin(identity=identity, fact=replace(prompt.last.fact, conversation=f"another {number}"))
+        runs.append((prompt.last.token, view.session))
+    assert len({session for _, session in runs}) == 3
+
+
+async def test_a_chat_goes_on_in_its_run(store: Store) -> None:
+    chat = Agent(store, spoken=True)
+    chat.spoken = False
+    first = await chat.turn("text", user="more")
+    chat.spoken = True
+    assert (await chat.turn("text", user="and more")).session == first.session
+    assert (await chat.begin()).session == (await chat.begin()).session == first.session
+
+
+@pytest.mark.parametrize("session", ["", "s1"], ids=["derived", "declared"])
+async def test_a_job_that_comes_every_minute_is_refused_for_two_minutes(store: Store, session: str) -> None:
+    agent = Agent(store, session=session)
+    await agent.turn()
+    await agent.begin()
+    await agent.settle("own", close="repeated_call")
+    if session:  # a session's thread is met again by the request that was cut
+        agent.rounds.clear()
+        agent = Agent(store, session="s2")
+        await agent.begin()
+        await agent.settle("own", close="repeated_call")
+    job = Agent(store, session=agent.session)
+    closed = [(await job.begin(offset_ms=minutes * MINUTE - 1000)).closed for minutes in range(1, 6)]
+    assert closed == [True, True, False, False, False]

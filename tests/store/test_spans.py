@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from guardproxy.core.model import Line
 from guardproxy.store.redis import Store
-from tests.store.kit import BOUNDARY, Agent, facts, used_held
+from tests.store.kit import BOUNDARY, Agent, a_round, facts, used_held
 
 SPANS = [
     ("text", "new words", 2, True),
@@ -89,3 +90,62 @@ async def test_a_budget_is_not_re_armed_by_words(store: Store) -> None:
     await agent.settle("own", close="budget")
     agent.took(user="please")
     assert (await agent.begin()).closed
+
+
+MINUTE = 60_000
+NEXT = [  # what main's last answer was, the rule that cut it, minutes later, tools, the words: is the new thread main?
+    ("text", "", 0, True, "hello", True),
+    ("text", "", 0, True, "task", False),
+    ("text", "", 0, True, "", False),
+    ("calls", "", 9, True, "hello", False),
+    ("calls", "", 11, True, "hello", True),
+    ("own", "repeated_call", 0, True, "hello", True),
+    ("own", "", 9, True, "hello", False),
+    ("empty", "", 9, True, "hello", False),
+    ("", "", 11, True, "hello", False),
+    ("text", "", 9, False, "hello", False),
+    ("text", "", 11, False, "hello", True),
+]
+
+
+@pytest.mark.parametrize("kind", ["fresh", "examples", "history"])
+@pytest.mark.parametrize(("answer", "close", "minutes", "tooled", "user", "is_main"), NEXT)
+async def test_a_new_conversation_of_a_session_is_its_main_thread_once_main_is_through(
+    store: Store, kind: str, answer: str, close: str, minutes: int, tooled: bool, user: str, is_main: bool
+) -> None:
+    main = Agent(store, session="s", tooled=tooled)
+    first = await main.begin()
+    if answer:
+        await main.settle(answer, close=close)
+    rounds = [] if kind == "fresh" else [a_round("not from here", 2)]
+    made = Agent(store, session="s", head="b" * 32, user=user, tooled=tooled, rounds=rounds, spoken=kind == "examples")
+    view = await made.begin(offset_ms=minutes * MINUTE)
+    expected = is_main and kind != "history"
+    assert (first.main, view.thread == first.thread) == (True, False)
+    assert (view.main, view.span, view.spent[0].used == 0) == (expected, 1 + expected, expected or answer == "")
+
+
+async def test_a_side_request_is_never_main(store: Store) -> None:
+    await Agent(store, session="s").turn("text")
+    view = await Agent(store, session="s", head="b" * 32, user="a title, please", tooled=False).begin()
+    assert (view.counted, view.span) == (False, 1)
+
+
+async def test_a_chat_client_with_one_session_id_is_never_out_of_room_for_good(store: Store) -> None:
+    """Each conversation is a span of its own, also one that is taken up again."""
+    lines = (Line("span", "turns", 1, 2),)
+    chats = [Agent(store, session="s", head=name * 32, ids=name, user=name, lines=lines) for name in "abcd"]
+    for number, chat in enumerate([*chats, *chats, *chats]):
+        assert (await chat.turn("text", user=f"words {number}")).admitted
+    assert chats[-1].view
+    assert chats[-1].view.span == 12
+
+
+async def test_sub_agents_count_into_the_span_of_the_one_that_calls_them(store: Store) -> None:
+    lines = (Line("span", "turns", 1, 3),)
+    main = Agent(store, session="s", lines=lines)
+    await main.turn()
+    subs = [Agent(store, session="s", head=name * 32, ids=name, user=name, lines=lines) for name in "bcd"]
+    assert [(await sub.turn("text")).admitted for sub in subs] == [True, True, False]
+    view = await main.begin()
+    assert (view.main, view.admitted, view.span) == (True, False, 1)

@@ -174,6 +174,13 @@ def test_set_up_twice_writes_once(lines):
     assert len(lines(reports=[turn(1)])) == 1
 
 
+@pytest.mark.parametrize("person", [True, False])
+def test_auto_is_text_on_a_terminal_only(lines, monkeypatch, person):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: person)
+
+    assert lines("auto", reports=[turn(1)])[0].startswith("{") is not person
+
+
 def test_libraries_are_heard_from_warning(lines):
     lines()
     logging.getLogger("some.library").info("chatter")

@@ -67,7 +67,10 @@ def summary(language: str, decision: Decision, progress: Progress) -> str:
     """The partial summary with which a run ends: status, reason, what was done and found, what is open."""
     words = LANGUAGES[language]
     budget = decision.rule.startswith("budget.")
-    lines = [f"{GUARD_MARK} {words.REFUSED if budget else words.ENDED}", words.WHY.format(reason=decision.reason, rule=decision.rule)]
+    lines = [
+        f"{GUARD_MARK} {words.REFUSED if budget else words.ENDED}",
+        words.WHY.format(reason=decision.reason, rule=decision.rule),
+    ]
     if progress.tools:
         tools = ", ".join(f"{tool} ({count})" for tool, count in progress.tools)
         lines.append(words.DONE.format(steps=progress.steps, tools=tools))

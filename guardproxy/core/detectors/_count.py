@@ -14,6 +14,7 @@ from guardproxy.core.model import Flag, Fp, Kind, Step, Trail
 
 THINK, FAILED, VOID, PENDING = int(Flag.THINK), int(Flag.FAILED), int(Flag.VOID), int(Flag.PENDING)
 INVALID, MUTATES, ROUND_START = int(Flag.INVALID), int(Flag.MUTATES), int(Flag.ROUND_START)
+SILENT, LONG, NO_TOOL = int(Flag.SILENT), int(Flag.LONG), int(Flag.NO_TOOL)
 _SKIPPED = THINK | int(Flag.UNANSWERED) | int(Flag.CLEARED)
 
 Pair = tuple[Fp, Fp]
@@ -178,13 +179,14 @@ def named(run: list[Round]) -> str:
 def news(between: list[Round], earlier: list[Round]) -> bool:
     """Whether something happened between two occurrences of a pair, given all that lay before.
 
-    News is a result never seen before from a call that changes something, or from a check that fails differently
-    than it did. Fresh plain reads are none (DESIGN section 6, case B03 against B23).
+    News is a result never seen before from a call that changes something (a bare "ok" tells of one, too), or from a
+    check that fails differently than it did. Fresh plain reads are none (DESIGN section 6, case B03 against B23).
     """
     seen = {pair for one in earlier for pair in one.pairs}
     known = {near for near, _ in seen}
+    acts = MUTATES | SILENT
     return any(
-        step.pair not in seen and (has(step.flags, MUTATES) or (has(step.flags, FAILED) and step.near in known))
+        step.pair not in seen and (has(step.flags, acts) or (has(step.flags, FAILED) and step.near in known))
         for one in between
         for step in one.steps
     )

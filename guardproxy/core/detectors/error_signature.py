@@ -1,7 +1,8 @@
 """One tool, different arguments, the same kind of error in a row: variants of what cannot work.
 
 Sees: errors by their signature, without numbers and without what the call itself brought (an id, a quoted name, a
-line of code). A success of any kind in between ends the row. Cost: as many rounds as the row is long. Known false
+line of code). A success of any kind in between ends the row. Looking through a list of names, no two of them equal
+but for numbers, is given more time than counting through ids. Cost: as many rounds as the row is long. Known false
 alarm: trying names one after the other until one exists.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from guardproxy.core.detectors._count import FAILED, Round, evidence, has, members, named, newest, rounds
+from guardproxy.core.detectors._count import FAILED, MUTATES, Round, evidence, has, members, named, newest, rounds
 from guardproxy.core.model import Finding, Trail, Triple
 
 
@@ -19,6 +20,9 @@ class Settings:
 
     triple: Triple = Triple(4, 5, 8)
     """Failures in a row with one signature (cases B06, B07)."""
+
+    listing: Triple = Triple(4, 8, 12)
+    """The same where all arguments differ in more than numbers and nothing would have been changed."""
 
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
@@ -35,4 +39,11 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     if len(run) < 2 or len(members(run)) < 2:
         return None
     reason = f"{named(run)} failed {len(run)} times in a row in the same way with changing arguments"
-    return Finding("error_signature", len(run), settings.triple, wanted.signature, members(run), reason, evidence(run))
+    triple = settings.listing if _listing(run) else settings.triple
+    return Finding("error_signature", len(run), triple, wanted.signature, members(run), reason, evidence(run))
+
+
+def _listing(run: list[Round]) -> bool:
+    """Whether no two calls are alike: each tries another name."""
+    tried = [step for one in run for step in one.steps]
+    return len({step.masked for step in tried}) == len(tried) and not any(has(step.flags, MUTATES) for step in tried)

@@ -1,7 +1,8 @@
 """Replies without a call that say the same again, say nothing, or get the same automatic answer every time.
 
 Sees: the same words to the same prompt (SpeakMCP#828), empty answers and equal requests after them (mastra#14187), and
-different words that a harness rejects in the same way. Any call ends it. Cost: as many replies as there are since the
+different words that a harness rejects in the same way: a person's "go on" is too short for that. Any call ends it, and
+so does a minute's rest between equal replies, which makes them a schedule. Cost: as many replies as there are since the
 last call. Known false alarm: a person who asks the same twice and gets the same answer.
 """
 
@@ -9,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
+from guardproxy.core.detectors._count import LONG, has
 from guardproxy.core.model import NO_FP, Finding, Kind, Step, Trail, Triple
 
 
@@ -24,7 +27,10 @@ class Settings:
     """The same words to different prompts."""
 
     same_answer: Triple = Triple(4, 6, 10)
-    """Different words, the same automatic answer (development set: replies rejected for their form)."""
+    """Different words, the same long, automatic answer (development set: replies rejected for their form)."""
+
+    rest_ms: int = 60_000
+    """Equal replies this far apart or more come from a schedule (a heartbeat), not from a loop."""
 
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
@@ -40,12 +46,23 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     if said[0].kind is Kind.EMPTY:
         found = [_empty(trail, said, settings.same_text)]
     else:
+        lively = _until_rest(said, settings.rest_ms)
         found = [
-            _run(trail, said, lambda s: s.pair, settings.same_text, "the same reply to the same prompt"),
-            _run(trail, said, lambda s: s.near, settings.same_words, "the same reply"),
-            _run(trail, said, lambda s: s.result, settings.same_answer, "a reply that got the same answer"),
+            _run(trail, lively, lambda s: s.pair, settings.same_text, "the same reply to the same prompt"),
+            _run(trail, lively, lambda s: s.near, settings.same_words, "the same reply"),
         ]
+        if has(said[0].flags, LONG):
+            answered = "a reply that got the same answer"
+            found.append(_run(trail, said, lambda s: s.result, settings.same_answer, answered))
     return max((f for f in found if f), key=lambda f: (f.rung, f.count), default=None)
+
+
+def _until_rest(said: list[Step], rest_ms: int) -> list[Step]:
+    """The newest replies as far as they follow one another without a rest."""
+    for place, (newer, older) in enumerate(pairwise(said), start=1):
+        if newer.at_ms - older.at_ms >= rest_ms:
+            return said[:place]
+    return said
 
 
 def _empty(trail: Trail, said: list[Step], triple: Triple) -> Finding | None:

@@ -1,16 +1,28 @@
 """The same call (or the same set of parallel calls) with the same result, again and again with nothing in between.
 
-Sees: exact repeats and cosmetic variants, across messages, whatever text stands between them; parallel duplicates
-count once. Leaves failed calls to `repeated_error`, "not ready" answers to `unchanged_poll`, malformed calls to
-`invalid_call`. Cost: as many rounds as the streak is long. Known false alarm: a reader without a position whose pages
-happen to be equal.
+Sees: exact repeats and cosmetic variants, across messages, whatever text stands between them; parallel duplicates count
+once, and a thought or a pause that stands alone many times. Leaves failed calls to `repeated_error`, "not ready"
+answers to `unchanged_poll`, malformed calls to `invalid_call`. Cost: as many rounds as the streak is long. Known false
+alarm: a reader without a position whose pages happen to be equal.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from guardproxy.core.detectors._count import FAILED, INVALID, PENDING, VOID, evidence, members, named, rounds, streak
+from guardproxy.core.detectors._count import (
+    FAILED,
+    INVALID,
+    PENDING,
+    THINK,
+    VOID,
+    evidence,
+    has,
+    members,
+    named,
+    rounds,
+    streak,
+)
 from guardproxy.core.model import Finding, Trail, Triple
 
 
@@ -24,9 +36,14 @@ class Settings:
     batch: Triple = Triple(3, 4, 5)
     """Equal sets of parallel calls in a row; each costs several calls, so the end comes earlier."""
 
+    thoughts: Triple = Triple(8, 12, 20)
+    """The same thought, calculation or pause in a row: no evidence for others, but nothing happens any more."""
+
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
     """Count how many rounds in a row are the same as the newest."""
+    if trail.steps and has(trail.steps[-1].flags, THINK):
+        return _thoughts(trail, settings)
     run = streak(rounds(trail))
     if not run or (len(run) == 1 and not run[0].twins):
         return None
@@ -38,3 +55,16 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     reason = f"{named(run)} called {len(run)} times in a row with {what}"
     nears, unit = members(run), len(run[0].steps)
     return Finding("repeated_call", len(run), triple, nears[0], nears, reason, evidence(run), unit, twins)
+
+
+def _thoughts(trail: Trail, settings: Settings) -> Finding | None:
+    newest, run = trail.steps[-1], 0
+    for step in reversed(trail.steps):
+        if step.pair != newest.pair:
+            break
+        run += 1
+    if run < 2:
+        return None
+    reason = f"{newest.tool} called {run} times in a row, and nothing else"
+    at = tuple(range(trail.last - run + 1, trail.last + 1))
+    return Finding("repeated_call", run, settings.thoughts, newest.near, (newest.near,), reason, at)

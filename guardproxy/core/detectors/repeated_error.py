@@ -2,7 +2,7 @@
 
 Sees: identical failing calls, also when the error's text carries changing numbers, times or echoed code (compared by
 signature). Cost: as many rounds as the streak is long. Known false alarm: a retry that would have succeeded at the
-third try; growing pauses between the tries therefore earn one more.
+third try; growing pauses between the tries therefore earn one more, and two more before the end.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ class Settings:
     """Equal failing rounds in a row (`loop-detectors.md` section 5: exact call and same error)."""
 
     growth: float = 1.5
-    """Pauses that grow by this factor each time are a retry with backoff; the first alarm waits one more (case B26)."""
+    """Pauses that grow by this factor each time are a retry with backoff; alarms wait one more (case B26)."""
 
     pause_ms: int = 1000
     """The last pause of a backoff is at least this long: shorter ones grow by chance."""
+
+    patience_ms: int = 30_000
+    """A pause longer than this need not grow any more: backoff has an upper bound."""
 
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
@@ -41,8 +44,9 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     if len(run) < 2 or run[0].every(PENDING):
         return None
     triple, spared = settings.triple, ""
-    if len(run) == triple.nudge and _backing_off(run, settings):
-        triple, spared = Triple(triple.nudge + 1, triple.firm + 1, triple.cut), "retry with growing pauses"
+    if len(run) >= triple.nudge and _backing_off(run, settings):
+        later = Triple(triple.nudge + 1, triple.firm and triple.firm + 1, triple.cut and triple.cut + 2)
+        triple, spared = later, "retry with growing pauses"
     reason = f"{named(run)} called {len(run)} times in a row with the same error"
     nears, unit = members(run), len(run[0].steps)
     return Finding("repeated_error", len(run), triple, nears[0], nears, reason, evidence(run), unit, spared)
@@ -55,5 +59,6 @@ def _errors(one: Round) -> frozenset[tuple[bytes, bytes]]:
 def _backing_off(run: list[Round], settings: Settings) -> bool:
     times = [one.steps[0].at_ms for one in reversed(run)]
     pauses = [later - earlier for earlier, later in pairwise(times)]
-    grow = all(b >= settings.growth * a > 0 for a, b in pairwise(pauses))
-    return len(pauses) > 1 and grow and pauses[-1] >= settings.pause_ms
+    grown = [b >= settings.growth * a > 0 for a, b in pairwise(pauses)]
+    bounded = all(up or pause > settings.patience_ms for up, pause in zip(grown, pauses[1:], strict=True))
+    return bool(grown) and grown[0] and bounded and pauses[-1] >= settings.pause_ms
