@@ -149,9 +149,9 @@ def read(stream: BinaryIO, name: str) -> Iterator[dict[str, Any]]:
     number = 0
     try:
         for number, line in enumerate(stream, start=1):
-            line = line if number > 1 else line.removeprefix(codecs.BOM_UTF8)
-            if line.strip():
-                yield _session(line, f"{name}, line {number}")
+            text = line if number > 1 else line.removeprefix(codecs.BOM_UTF8)
+            if text.strip():
+                yield _session(text, f"{name}, line {number}")
     except (EOFError, OSError) as error:  # gzip's own errors are both
         raise BadAsk(f"{name}, after line {number}: the file is damaged: {error}") from error
 
@@ -217,17 +217,26 @@ def _may_write(html: Path, file: Path) -> bool:
 
 def _recorded(file: Path) -> Iterator[dict[str, Any]]:
     """The sessions of a file, with a bar on the terminal where it is long."""
-    try:
-        raw = file.open("rb")
-        packed = raw.peek(2)[:2] == b"\x1f\x8b"
-    except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror or error}") from error
+    raw, packed = _opened(file)
     with raw, _progress(file) as bar:
         task = bar.add_task(file.name, total=file.stat().st_size)
         stream = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw
         for recorded in read(stream, str(file)):
             yield recorded
             bar.update(task, completed=raw.tell())
+
+
+def _opened(file: Path) -> tuple[io.BufferedReader, bool]:
+    """The file, and whether it is packed by gzip."""
+    try:
+        raw = file.open("rb")
+        try:
+            return raw, raw.peek(2)[:2] == b"\x1f\x8b"
+        except OSError:
+            raw.close()
+            raise
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror or error}") from error
 
 
 def _progress(file: Path) -> Progress:

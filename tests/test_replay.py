@@ -230,3 +230,25 @@ def test_development_sessions_keep_their_score() -> None:
 def test_errors_are_of_the_kind_that_the_command_line_prints() -> None:
     assert issubclass(BadAsk, GuardError)
     assert issubclass(ConfigError, GuardError)
+
+
+def test_a_byte_order_mark_is_no_error(tmp_path: Path) -> None:
+    file = tmp_path / "runs.jsonl"
+    file.write_bytes(b"\xef\xbb\xbf" + json.dumps(LOOP).encode())
+    assert replay.run(file, Policy(), as_json=True, out=io.StringIO()) == 0
+
+
+def test_markup_in_names_is_text(tmp_path: Path) -> None:
+    file = tmp_path / "[red]runs.jsonl"
+    file.write_text(json.dumps(recorded(*[call("[/red]t", "x")] * 7, name="[/red] [bold]one")))
+    out = io.StringIO()
+    assert replay.run(file, Policy(), out=out) == 0
+    assert "[/red] [bold]one" in out.getvalue()
+
+
+def test_a_file_that_fails_while_it_is_read_is_a_wrong_command() -> None:
+    memory = Path("/proc/self/mem")  # opens, and cannot be read at its beginning
+    if not memory.exists():
+        pytest.skip("no /proc here")
+    with pytest.raises(ConfigError, match="cannot read"):
+        replay.run(memory, Policy(), out=io.StringIO())

@@ -27,8 +27,7 @@ GUARD_MARK = "[guardproxy]"
 FORM = 80
 """Characters from which texts that differ only in digits are one form of a harness ("found 2 actions")."""
 
-LONG = 40
-"""Characters from which the text that answers a reply is a program's: a person says "go on"."""
+LONG = 40  # characters from which the text that answers a reply is a program's: a person says "go on"
 
 TOOL_NAME = 128
 """Bytes of a tool's name that a fact keeps."""

@@ -175,7 +175,8 @@ def _keep(found: OrderedDict[K, T], key: K, value: T, most: int) -> T:
 def _goes_on(latest: Thread, opening: Opening, now_ms: int) -> bool:
     """Whether the latest thread of a head is meant where nothing else tells."""
     who = opening.identity
-    if who.spoken:  # examples in a prompt are nobody's history
+    ours = bool(latest.closed_by) or latest.answer == "own"
+    if who.spoken and not (ours and opening.fact.count > latest.count):  # examples in a prompt are nobody's history
         return False
     if who.session:
         return not who.fresh

@@ -17,16 +17,13 @@ T = TypeVar("T")
 def value(cls: type[T]) -> type[T]:
     """A value: frozen for the type checker, plain slots at run time.
 
-    Dozens are made for every request, and making a frozen dataclass costs about five times as much.
+    Dozens are made for every request; a frozen dataclass costs five times as much to make.
     """
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
-Fp = bytes
-"""A fingerprint: 16 bytes, keyed."""
-
-NO_FP: Fp = bytes(16)
-"""No fingerprint: an unanswered call has no result, a success has no error signature."""
+Fp = bytes  # a fingerprint: 16 bytes, keyed
+NO_FP: Fp = bytes(16)  # no fingerprint: an unanswered call has no result, a success has no error signature
 
 
 class Rung(IntEnum):
@@ -102,8 +99,8 @@ class Declared:
 class Ask:
     """One request, read by a surface. `body` stays the bytes received; only what is used is parsed.
 
-    `head` is the leading run of system messages and the first user message. `tail` are the last messages, enough
-    for the detection window; `tail[0]` has index `tail_start` of `count` messages in all.
+    `head`: leading system messages and the first user message. `tail`: the last messages, enough for the detection
+    window; `tail[0]` has index `tail_start` of `count`.
     """
 
     surface: str

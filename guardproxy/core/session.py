@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 from urllib.parse import quote
 
 from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter, is_boundary, is_harness, pack, stamp, unpack
-from guardproxy.core.model import Ask, Call, Flag, Kind, Message, Step, Trail, value
+from guardproxy.core.model import Ask, Call, Message, Step, Trail, value
 from guardproxy.core.view import Identity, RoundFact, TurnFact, View
 
 WINDOW = 24
@@ -294,8 +294,3 @@ def trail(view: View) -> Trail:
             break
     steps = unpack_all(facts)
     return Trail(tuple(steps), view.steps - len(steps))
-
-
-def answered(step: Step) -> bool:
-    """Whether the step is a call that has its result."""
-    return step.kind is Kind.CALL and not step.flags & Flag.UNANSWERED

@@ -21,7 +21,7 @@ SAID = 20
 
 
 class Server(web.Server):
-    """No router and no middleware: there are few routes (a third cheaper). `count` is told of each malformed request."""
+    """No router and no middleware: there are few routes (a third cheaper). `count` hears of each malformed request."""
 
     def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], count: Count) -> None:
         super().__init__(  # type: ignore[no-untyped-call,unused-ignore]

@@ -96,15 +96,21 @@ local function by_digest()
   return crowded
 end
 
+-- May the latest run of a head be meant where nothing else tells? The examples in a prompt are nobody's history. Only
+-- our own ending leaves no link, and then the conversation has grown.
+local function goes_on(t)
+  return not spoken or (t ~= nil and (t.closed or t.answer == 'own') and count > t.count)
+end
+
 -- A run without a declared session. Second value: the number of a new run; third: started again after our own ending.
 local function derive()
   local run = (not fresh and by_link()) or by_digest()
   if run then return run end
   local runs, latest, open, ended, ended_at, ended_run =
     unpack(call('HMGET', P .. 'h:' .. head, 'runs', 'run', 'open', 'ended', 'ended_at', 'ended_run'))
-  if not fresh and not spoken and latest then -- examples in a prompt are nobody's history
+  if not fresh and latest then
     local t = load('t:' .. latest)
-    if t and now - t.at <= LATEST_MS then return latest end
+    if t and now - t.at <= LATEST_MS and goes_on(t) then return latest end
   end
   if fresh and tonumber(ended or 0) > 0 and now - ended_at <= RETRY_MS then
     local t = load('t:' .. ended_run)
@@ -134,8 +140,9 @@ local function in_session()
   local run = (not fresh and by_link()) or by_digest()
   if run then return run end
   if fresh then return cut_moment_ago() end
-  local latest = not spoken and call('HGET', P .. 'd:' .. session, 'head:' .. head)
-  return latest and session .. SEP .. latest or nil
+  local latest = call('HGET', P .. 'd:' .. session, 'head:' .. head)
+  latest = latest and session .. SEP .. latest
+  return latest and goes_on(spoken and load('t:' .. latest) or nil) and latest or nil
 end
 
 local run, number, restart

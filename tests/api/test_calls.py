@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from guardproxy.api._calls import Calls
+from guardproxy.api._answer import Choice
+from guardproxy.api._calls import MAX_CALLS, Calls
 from guardproxy.core.model import Call
 from tests.api.cases import FUZZ, delta, play, sse, values
 
@@ -151,3 +153,32 @@ def test_never_raises_and_loses_no_arguments(chunks: list[list[Any]]) -> None:
     assert sum(len(call.arguments) for call in built) == taken
     for call in built:
         (call.id + call.name + call.arguments).encode()
+
+
+def test_very_many_calls_are_counted() -> None:
+    calls = Calls()
+    begun = time.perf_counter()
+    for number in range(30_000):
+        calls.take([tc(number, f"c{number}", "f", "{}")])
+        calls.take([tc(number, a=" ")])
+    built = calls.built()
+
+    assert (calls.count, len(built)) == (30_000, MAX_CALLS)
+    assert built[-1] == Call("f", "{} ", f"c{MAX_CALLS - 1}"), "what is not kept does not spoil what is"
+    assert time.perf_counter() - begun < 3
+
+
+def test_one_call_that_begins_again_and_again_costs_little() -> None:
+    calls = Calls()
+    begun = time.perf_counter()
+    for _ in range(3_000):
+        calls.take([tc(0, "a", "f", '{"a":"' + "x" * 300 + "}")])
+
+    assert time.perf_counter() - begun < 3
+
+
+def test_very_many_calls_at_once() -> None:
+    choice = Choice()
+    choice.take_message({"tool_calls": [tc(None, f"c{n}", "f", "{}") for n in range(5_000)]})
+
+    assert (choice.call_count, len(choice.built()), choice.produced) == (5_000, MAX_CALLS, 10_000)

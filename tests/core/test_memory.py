@@ -280,6 +280,52 @@ def test_only_degraded_memory_says_so() -> None:
     assert LocalMemory(degraded=True).begin(Agent().asks(), 0).degraded
 
 
+@pytest.mark.parametrize(
+    ("answer", "close", "seconds", "is_main"),
+    [
+        ("text", "", 1, True),
+        ("calls", "", 1, False),
+        ("calls", "", 601, True),
+        ("own", "cycle", 1, True),
+        ("own", "", 1, False),
+        ("", "", 601, False),
+    ],
+)
+@pytest.mark.parametrize("examples", [False, True])
+def test_a_new_conversation_of_a_session_is_main_once_main_is_through(
+    answer: str, close: str, seconds: int, is_main: bool, examples: bool
+) -> None:
+    main = Agent(session="s")
+    memory = LocalMemory()
+    view = memory.begin(main.asks(), 0)
+    if answer:
+        memory.settle(main.closing(view, None, answer=answer, close=close), 0)
+    shown = [user("Example."), said("Shown."), user("New words.")]
+    view = memory.begin(Agent(session="s", messages=shown if examples else []).asks(), seconds * 1000)
+    assert (view.main, view.span) == (is_main, 1 + is_main)
+
+
+@pytest.mark.parametrize("name", ["", "s"], ids=["derived", "declared"])
+def test_examples_in_a_prompt_are_nobodys_history(name: str) -> None:
+    """Also where an answer was the very one that the examples end in."""
+    memory, threads = LocalMemory(), set()
+    for number in range(3):
+        agent = Agent(session=name, messages=[user("Example."), said("Good."), user(f"Document {number}.")])
+        view = memory.begin(agent.asks(), 0)
+        memory.settle(agent.closing(view, said("Good.")), 0)
+        threads.add((view.session, view.thread))
+    assert len(threads) == 3
+
+
+@pytest.mark.parametrize("name", ["", "s"], ids=["derived", "declared"])
+def test_a_job_that_comes_every_minute_is_refused_for_two_minutes(name: str) -> None:
+    memory, agent = LocalMemory(), Agent(session=name)
+    view = memory.begin(agent.asks(), 0)
+    memory.settle(agent.closing(view, None, answer="own", close="cycle"), 0)
+    closed = [memory.begin(agent.asks(), minutes * 60_000 - 1000).closed for minutes in range(1, 6)]
+    assert closed == [True, True, False, False, False]
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[Embedded]:
     with embedded.scratch() as running:
@@ -304,6 +350,7 @@ MOVES = st.sampled_from(
         "cut",
         "speak",
         "anew",
+        "examples",
     ]
 )
 LIMITS = (
@@ -358,9 +405,9 @@ async def side_by_side(store: Store, agent: Agent, moves: list[tuple[str, int]])
             }
             await store.settle(agent.closing(view, message, outcome, **more))
             memory.settle(agent.closing(local, message, outcome, **more), view.now_ms)
-        elif move not in ("speak", "anew"):
+        elif move not in ("speak", "anew", "examples"):
             continue
-        if move == "anew":  # another thread of a declared session, another run of a derived one
+        if move in ("anew", "examples"):  # another thread of a declared session, another run of a derived one
             agent.messages = []
         agent.messages += ([message] if message and move != "forget" else []) + after
 
@@ -375,6 +422,8 @@ def answer(agent: Agent, move: str, number: int) -> tuple[Json | None, list[Json
             return said("Done."), [user(words)] if words else []
         case "speak" | "anew":
             return None, [user(f"Speak {number}, {agent.task}")]
+        case "examples":
+            return None, [user(agent.task), said("Done."), user(f"Speak {number}.")]
         case "cut" | "forget":
             return agent.call("f")
         case _:

@@ -38,8 +38,20 @@ FLAGS: list[tuple[str, str, Flag]] = [
     ("read_file", "def f():\n    raise ValueError('x')\nValueError: this is a comment in a file", Flag.NONE),
     ("read_file", "Error: no such file", Flag.FAILED),
     ("f", "Invalid arguments: op must be set", Flag.FAILED | Flag.INVALID),
-    ("f", "Unknown tool `g`", Flag.FAILED | Flag.INVALID),
+    ("f", "Unknown tool `g`", Flag.FAILED | Flag.INVALID | Flag.NO_TOOL),
     ("f", "step 3/9 running", Flag.PENDING),
+    ("f", '{"status":"in_progress"}', Flag.PENDING),
+    ("f", "in-progress", Flag.PENDING),
+    ("f", "state: RUNNING", Flag.PENDING),
+    ("f", "web-0 0/1 ContainerCreating 0", Flag.PENDING),
+    ("f", "Still loading...", Flag.PENDING),
+    ("f", "Loading…", Flag.PENDING),
+    ("f", "PENDING", Flag.PENDING),
+    ("f", "Position 4 in the queue", Flag.PENDING),
+    ("f", '{"phase": "Provisioning"}', Flag.PENDING),
+    ("bash", "You are still standing", Flag.NONE),
+    ("f", "status: missing", Flag.NONE),
+    ("f", "the building is tall", Flag.NONE),
     ("f", "(no new output)", Flag.PENDING | Flag.VOID),
     ("f", "Error: the job is not running", Flag.FAILED),
     ("f", "[Old tool result content cleared]", Flag.CLEARED),
@@ -49,8 +61,34 @@ FLAGS: list[tuple[str, str, Flag]] = [
 
 @pytest.mark.parametrize(("tool", "text", "flags"), FLAGS)
 def test_what_a_result_says(tool: str, text: str, flags: Flag) -> None:
-    found = step(tool, "{}", text).flags & ~(Flag.ROUND_START | Flag.MUTATES)
+    found = step(tool, "{}", text).flags & ~(Flag.ROUND_START | Flag.MUTATES | Flag.SILENT)
     assert found == flags
+
+
+@pytest.mark.parametrize(
+    ("text", "blank", "affirmed"),
+    [
+        ("", True, False),
+        ("null", True, False),
+        ("{}", True, False),
+        ("(no output)", True, False),
+        ("[]", False, False),
+        ("No results found.", False, False),
+        ("ok", False, True),
+        ("Done.", False, True),
+        ("All checks passed!", False, True),
+        ("The file was edited successfully.", False, True),
+        ("Clicked on button", False, True),
+        ('{"success": true}', False, True),
+        ("rejected", False, False),
+        ("unchanged", False, False),
+        ("total 0", False, False),
+        ("Nothing happens.", False, False),
+        ("10 results", False, False),
+    ],
+)
+def test_bare_successes(text: str, *, blank: bool, affirmed: bool) -> None:
+    assert (outcome.blank(text), outcome.affirmed(text)) == (blank, affirmed)
 
 
 def test_the_client_knows_best_whether_it_failed() -> None:

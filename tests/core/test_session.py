@@ -8,7 +8,7 @@ import pytest
 
 from guardproxy.core import session
 from guardproxy.core.fingerprint import Fingerprinter, pack, unpack
-from guardproxy.core.model import Ask, Call, Flag, Kind, Message, Step
+from guardproxy.core.model import Ask, Call, Flag, Kind, Message
 from guardproxy.core.view import Identity, TurnFact
 from tests.core.talk import PRINTER, Json, ask, called, result, said, step, steps, system, user, view_of
 
@@ -136,6 +136,18 @@ IDENTITIES: dict[str, Callable[[], bool]] = {
     "links are those of the newest round": lambda: (
         identity(TASK, called(("f", "{}", "a")), result("1", "a"), said("Done."), user("Go on.")).links
         == session.links(PRINTER, "org", identity(TASK).head, (), "Done.")
+    ),
+    "spoken": lambda: identity(TASK, said("Shown."), user("Mine.")).spoken,
+    "not spoken": lambda: not any(
+        identity(TASK, *more).spoken
+        for more in (
+            (),
+            (said("Shown."),),
+            (said("Shown."), user(" ")),
+            (said("Shown."), HARNESS),
+            (said("[guardproxy] This run was ended."), user("Go on.")),
+            (called(("f", "{}", "a")), result("1", "a"), user("Go on.")),
+        )
     ),
     "a declared id": lambda: identity(TASK, session="run-1", thread="t").session == "run-1",
     "an id that could break a key": lambda: (
@@ -320,14 +332,6 @@ def test_facts_of_another_version_are_left_out() -> None:
     good = pack(step("f"))
 
     assert [one.tool for one in session.unpack_all([good, b"\x09" + good[1:], good[:-1], b"", good])] == ["f", "f"]
-
-
-@pytest.mark.parametrize(
-    ("one", "expected"),
-    [(step("f"), True), (step("f", answer=None), False), (PRINTER.boundary(0), False), (PRINTER.blank_step(0), False)],
-)
-def test_answered(one: Step, expected: bool) -> None:
-    assert session.answered(one) is expected
 
 
 def test_an_ask_without_messages_of_its_own_is_no_trouble() -> None:

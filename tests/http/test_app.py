@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from guardproxy.http import app
+from guardproxy.http import app, intake
 from guardproxy.http.app import Bounds, Proxy
 from guardproxy.store.redis import Store
 from tests.http_store import held
@@ -84,7 +85,7 @@ async def test_a_session_in_the_path_goes_before_all_others(store: Store) -> Non
         assert first.headers["x-guardproxy-session-id"] == f"{name}-2", "but for the one that is said on purpose"
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
 async def test_other_methods(method: str, store: Store) -> None:
     async with live(store) as running:
         answer = await request(running, method, CHAT)
@@ -103,19 +104,56 @@ async def test_a_body_that_is_not_read_does_not_spoil_the_connection(store: Stor
             assert (await running.post(GOOD)).status == 200
 
 
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("/v1/models", ("", "/v1/models")),
-        ("/s/a/v1/models?x=1", ("a", "/v1/models?x=1")),
-        ("/s/a%20b/v1", ("a%20b", "/v1")),
-        ("/s/a", ("a", "")),
-        ("/s/", ("", "")),
-        ("/sessions/a", ("", "/sessions/a")),
-    ],
-)
-def test_session_prefix(path: str, expected: tuple[str, str]) -> None:
-    assert app._session_prefix(path) == expected
+async def test_options_are_the_providers(store: Store) -> None:
+    async with live(store) as running:
+        answer = await request(running, "OPTIONS", "/chat/completions")
+        assert answer.headers["x-guardproxy-verdict"] == "pass"
+        assert [(got.method, got.path) for got in running.provider.got] == [("OPTIONS", CHAT)]
+
+
+async def raw(running: Live, head: str, body: bytes = b"", *, half: bytes = b"") -> bytes:
+    """What comes back for bytes as they stand; the body goes when the server has said something, `half` with the head."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(running.url.rsplit(":", 1)[1]))
+    writer.write(head.replace("\n", "\r\n").encode("latin-1") + b"\r\n\r\n" + half)
+    came = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5) if body else b""
+    writer.write(body)
+    came += await asyncio.wait_for(reader.read(), 15)
+    writer.close()
+    return came
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/embeddings"])
+async def test_a_client_that_waits_to_be_told(path: str, store: Store) -> None:
+    async with live(store) as running:
+        body = json.dumps(GOOD).encode()
+        head = f"POST {path} HTTP/1.1\nHost: x\nConnection: close\nExpect: 100-continue\nContent-Length: {len(body)}"
+        came = await raw(running, head, body)
+        assert came.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
+        assert [got.body for got in running.provider.got] == [body]
+
+
+async def test_an_absolute_target(store: Store) -> None:
+    async with live(store) as running:
+        body = json.dumps(GOOD).encode()
+        head = f"POST http://any.host:1{CHAT}?a=b HTTP/1.1\nHost: x\nConnection: close\nContent-Length: {len(body)}"
+        assert b" 200 OK" in await raw(running, head, half=body)
+        assert [got.path for got in running.provider.got] == [f"{CHAT}?a=b"]
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/embeddings"])
+async def test_a_body_that_stops_coming(path: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "IDLE_S", 0.3)
+    async with live(store, overload={"max_in_flight": 1}) as running:
+        head = f"POST {path} HTTP/1.1\nHost: x\nContent-Length: 1000"
+        slow = [asyncio.create_task(raw(running, head, half=b"{")) for _ in range(5)]
+        await asyncio.sleep(0.1)
+        assert running.proxy.arriving == (5 if path == CHAT else running.proxy.arriving)
+        assert (await running.post(GOOD)).status == 200, "what is not there yet takes nobody's place"
+        for answer in await asyncio.gather(*slow):
+            assert answer.startswith(b"HTTP/1.1 408 ")
+            assert b'"code":"request_timeout"' in answer
+        assert (running.proxy.in_flight, running.proxy.arriving) == (0, 0)
+        assert await held(store) == {}
 
 
 def turn_of(history: list[Json], number: int) -> None:

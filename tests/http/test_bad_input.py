@@ -64,6 +64,7 @@ WRONG = [
     Wrong("no body", b"", "invalid_json", "body", "not valid JSON"),
     Wrong("not UTF-8", b'{"model": "\xff\xfe"}', "invalid_json", "body", "not valid JSON"),
     Wrong("nested without end", b"[" * 200_000, "invalid_json", "body", "not valid JSON"),
+    Wrong("a number too long", b'{"a": ' + b"9" * 5000 + b"}", "invalid_json", "body", "too many digits"),
     Wrong("a list", b"[1]", "invalid_type", "body", "JSON object"),
     Wrong("a string", b'"hello"', "invalid_type", "body", "JSON object"),
     Wrong("no messages", without("messages"), "missing_required_parameter", "messages", "`messages`"),

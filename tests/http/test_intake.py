@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import zlib
+from typing import Any
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
 from guardproxy.errors import BadAsk
+from guardproxy.http import intake
 from guardproxy.http.intake import Intake, expand, lower
 
 BODY = b'{"model": "m"}' * 50
@@ -55,3 +59,20 @@ def test_headers() -> None:
     received = CIMultiDict([("X-Session-Id", "a"), ("x-session-ID", "b"), ("Accept", "*/*")])
 
     assert lower(received) == {"x-session-id": "a", "accept": "*/*"}
+
+
+async def test_a_large_body_is_decoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[object] = []
+
+    async def noted(function: Any, *given: Any) -> Any:
+        threads.append(function)
+        return function(*given)
+
+    monkeypatch.setattr(asyncio, "to_thread", noted)
+    for size, beside in ((1 << 20, 0), ((1 << 20) + 1, 1)):
+        threads.clear()
+        headers = {"Content-Encoding": "gzip"}
+        request = make_mocked_request("POST", "/", headers=headers)
+        request[intake._ARRIVED] = gzip.compress(bytes(size))
+        taken = await intake.take(request, max_body=1 << 30, max_expanded=1 << 22)
+        assert (len(taken.plain), len(threads)) == (size, beside)

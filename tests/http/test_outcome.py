@@ -24,6 +24,8 @@ class Seen:
     calls: tuple[Call, ...] = ()
     text: str = ""
     text_chars: int = 0
+    produced_chars: int = 0
+    call_count: int = 0
     usage: Usage | None = None
     response_model: str = "m"
     response_id: str = "r"
@@ -70,15 +72,38 @@ def test_ends_of_our_own() -> None:
         assert done.usage_or_estimate(NEED) == Usage(), "nothing was sent: nothing is paid"
 
 
+FREE = Usage()
+LEFT = {"outcome": "abandoned"}
+FAILED = {"outcome": "failed"}
+
+
+def about(output: int) -> Usage:
+    return Usage(100, output, estimated=True)
+
+
 USED: dict[str, tuple[dict[str, Any], Usage]] = {
-    "the provider says": ({"usage": SAID, "text_chars": 400, "outcome": "answered"}, SAID),
-    "it says so of a failure": ({"usage": SAID, "outcome": "failed"}, SAID),
-    "it does not say": ({"text_chars": 400, "outcome": "answered"}, Usage(100, 101, estimated=True)),
-    "calls count": ({"calls": (CALL,), "outcome": "answered"}, Usage(100, 4, estimated=True)),
-    "failed before an answer": ({"outcome": "failed"}, Usage()),
-    "failed in the middle": ({"outcome": "failed", "text_chars": 8}, Usage(100, 3, estimated=True)),
-    "left before an answer": ({"outcome": "abandoned"}, Usage(100, 0, estimated=True)),
-    "never sent": ({"outcome": "abandoned", "sent": False}, Usage()),
+    "the provider says": ({"usage": SAID, "produced_chars": 400, "outcome": "answered"}, SAID),
+    "it says so of a failure": ({"usage": SAID, **FAILED}, SAID),
+    "it says nothing was used, of nothing": ({"usage": FREE, "outcome": "answered"}, FREE),
+    "it says nothing was used, of something": (
+        {"usage": FREE, "produced_chars": 400, "outcome": "answered"},
+        about(101),
+    ),
+    "it does not say": ({"text_chars": 4, "produced_chars": 400, "outcome": "answered"}, about(101)),
+    "dropped calls count": ({"dropped": (CALL,), "produced_chars": 8, "outcome": "answered"}, about(3)),
+    "failed before an answer": (FAILED, FREE),
+    "a whole one failed before an answer": ({"whole": True, **FAILED}, FREE),
+    "failed in the middle": ({"produced_chars": 8, **FAILED}, about(3)),
+    "failed in the middle, unread": ({"blind": True, **FAILED}, about(4096)),
+    "an error was answered": ({"upstream_status": 500, **FAILED}, FREE),
+    "a stream left before an answer": (LEFT, about(0)),
+    "a stream left in the middle": ({"produced_chars": 8, **LEFT}, about(3)),
+    "a stream left in the middle, unread": ({"blind": True, "produced_chars": 8, **LEFT}, about(4096)),
+    "a whole answer left": ({"whole": True, **LEFT}, about(4096)),
+    "a whole answer left, longer than held": ({"whole": True, "produced_chars": 40_000, **LEFT}, about(10_001)),
+    "an error left": ({"whole": True, "upstream_status": 500, **LEFT}, FREE),
+    "answered, unread": ({"blind": True, "outcome": "answered"}, about(4096)),
+    "never sent": ({"sent": False, "whole": True, **LEFT}, FREE),
 }
 
 

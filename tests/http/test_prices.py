@@ -37,7 +37,8 @@ def test_published(model: str) -> None:
     assert 0 < found.cached < found.input < found.output < 100, "dollars per million tokens"
 
 
-def test_an_unknown_price_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_price_is_said_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Prices, "_said", 0)
     known = Prices({}, FALLBACK)
     with caplog.at_level(logging.WARNING):
         found = {known.rates("nobody's-model") for _ in range(3)}
@@ -54,3 +55,13 @@ def test_made_up_names_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -
     for number in range(50):
         known.rates(f"m{number}")
         assert len(known._known) <= 4
+
+
+def test_made_up_names_cannot_fill_the_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Prices, "_said", 0)
+    with caplog.at_level(logging.WARNING):
+        for number in range(50):
+            Prices({}, FALLBACK).rates(f"{number}" + "p" * 3000)
+
+    assert len(caplog.records) == prices.SAID
+    assert all("p" * 70 in line and "p" * 81 not in line for line in caplog.messages)

@@ -146,7 +146,7 @@ PLAIN = b'{"a": 1}' * 300
 @pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "deflate"])
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 def test_inflater(encoding: str, size: int) -> None:
-    raw = zlib.compress(PLAIN) if encoding == "deflate" else gzip.compress(PLAIN)
+    raw = zlib.compress(PLAIN) if encoding == "deflate" else gzip.compress(PLAIN[:99]) + gzip.compress(PLAIN[99:])
     inflater = Inflater(encoding, 1 << 20)
     found = b"".join(inflater.feed(raw[at : at + size]) for at in range(0, len(raw), size))
 
@@ -156,7 +156,7 @@ def test_inflater(encoding: str, size: int) -> None:
 BLIND = {
     "another encoding": ("br", PLAIN, 1 << 20, b""),
     "not what it says": ("gzip", PLAIN, 1 << 20, b""),
-    "a bomb": ("gzip", gzip.compress(bytes(1 << 20)), 1000, bytes(1000)),
+    "a bomb": ("gzip", gzip.compress(bytes(1 << 20)), 1000, b""),
 }
 
 

@@ -249,8 +249,7 @@ async def test_an_answer_that_an_example_has_too_is_not_its_run(store: Store) ->
 
 
 async def test_a_chat_goes_on_in_its_run(store: Store) -> None:
-    chat = Agent(store, spoken=True)
-    chat.spoken = False
+    chat = Agent(store)
     first = await chat.turn("text", user="more")
     chat.spoken = True
     assert (await chat.turn("text", user="and more")).session == first.session
@@ -271,3 +270,18 @@ async def test_a_job_that_comes_every_minute_is_refused_for_two_minutes(store: S
     job = Agent(store, session=agent.session)
     closed = [(await job.begin(offset_ms=minutes * MINUTE - 1000)).closed for minutes in range(1, 6)]
     assert closed == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize("session", ["", "s1"], ids=["derived", "declared"])
+@pytest.mark.parametrize(("count", "same"), [(8, True), (4, False)], ids=["grown", "as short as the examples"])
+async def test_who_goes_on_after_our_ending_without_our_words_meets_it(
+    store: Store, session: str, count: int, same: bool
+) -> None:
+    agent = Agent(store, session=session)
+    await agent.turn("text", user="more")
+    agent.spoken = True
+    cut = await agent.begin()
+    await agent.settle("own", close="monologue")
+    agent.took("what we did not say", user="and more")
+    view = await agent.begin(fact=replace(agent.opening().fact, count=count, user="task"))
+    assert ((view.session, view.thread) == (cut.session, cut.thread), view.closed) == (same, same)

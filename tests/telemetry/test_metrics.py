@@ -77,6 +77,12 @@ def test_counters(report, name, labels, expected):
         (turn(1), "guardproxy.overhead.duration", ("response",), 0.0002),
         (turn(1), "guardproxy.store.operation.duration", ("begin", ""), 0.0003),
         (turn(1), "guardproxy.store.operation.duration", ("settle", ""), 0.0003),
+        (
+            turn(1, view=view(1, degraded=True)),
+            "guardproxy.store.operation.duration",
+            ("begin", "store_unavailable"),
+            0.0003,
+        ),
     ],
 )
 def test_histograms(report, name, labels, total):

@@ -144,6 +144,67 @@ CASES: dict[str, tuple[list[Turn], dict[str, int]]] = {
 }
 
 
+def series(tool: str, result: str, pattern: str, count: int = 20) -> list[Turn]:
+    """The tool over targets that differ in a letter; the pattern says where it stands."""
+    return [call(tool, result, arg=pattern.replace("@", f"{chr(97 + k)}x")) for k in range(count)]
+
+
+def shell(command: str, result: str, count: int = 20) -> list[Turn]:
+    return [call("bash", result, command=command.replace("@", f"n{k}")) for k in range(count)]
+
+
+HEALTHY: dict[str, tuple[list[Turn], str]] = {
+    "convert": (shell("convert @.png @.jpg", ""), ""),
+    "lint": (shell("ruff check @", "All checks passed!"), ""),
+    "archive": (series("archive_mail", "", "@"), ""),
+    "approve": (series("approve_request", "{}", "@"), ""),
+    "close": (series("close_issue", "closed", "@"), ""),
+    "type": (series("type", "Typed", "@"), ""),
+    "audit": (shell("grep -rn @ src", ""), "firm"),
+    "empty files": (series("read_file", "", "pkg/@/__init__.py"), "firm"),
+    "bash waits": ([*shell("sleep 60", "", 1), *shell("./status.sh", "state: RUNNING", 1)] * 7, ""),
+    "in progress": (shell("sleep 60; curl api", '{"status":"in_progress"}', 1) * 7, ""),
+    "creating": (shell("kubectl get pod x", "x 0/1 ContainerCreating 30s", 1) * 7, ""),
+    "a silent tail": (shell("sleep 30; tail -1 log", "step 1200", 1) * 9, "nudge"),
+    "domains": (series("check_domain", "Error: domain not available", "@.com", 11), "finalize"),
+    "refactor and test": (
+        [t for k in "abcdefghijkl" for t in (call("refactor", "done", s=k), call("run_tests", "all tests passed"))],
+        "nudge",
+    ),
+}
+"""Work that is right to look alike, and the highest rung that it may reach."""
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_work_goes_on(name: str) -> None:
+    turns, highest = HEALTHY[name]
+    order = ["", "nudge", "firm", "finalize", "cut"]
+    assert max(map(order.index, rungs(turns)), default=0) <= order.index(highest)
+
+
+LOOPS: dict[str, tuple[list[Turn], dict[str, int]]] = {
+    "a thought for ever": (
+        [call("think", "ok", thought="hm")] * 20,
+        {"nudge": 8, "firm": 12, "finalize": 19, "cut": 20},
+    ),
+    "tools that are not there": (
+        [call(f"tool_{k}", "Error: unknown tool") for k in "abcdef"],
+        {"nudge": 3, "firm": 4, "finalize": 5, "cut": 6},
+    ),
+    "B05": (
+        [call("sh", "total 0", command="ls -l", dir_path=f"/srv/{k}x") for k in "abcdefghijklmnop"],
+        {"nudge": 8, "firm": 12, "finalize": 15, "cut": 16},
+    ),
+    "searches that find nothing": (series("search", "No results found.", "@", 12), {"nudge": 5, "firm": 8}),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loop(name: str) -> None:
+    turns, expected = LOOPS[name]
+    assert rungs(turns) == expected
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_case(name: str) -> None:
     turns, expected = CASES[name]

@@ -39,3 +39,21 @@ def test_members_are_all_variants() -> None:
     assert found.members == tuple(step.near for step in trail.steps)
     assert found.subject == trail.steps[0].signature
     assert found.evidence == (0, 1, 2, 3)
+
+
+NAMES = ("alpha", "beta", "gamma", "delta", "eta", "zeta", "theta", "iota")
+
+
+@pytest.mark.parametrize(
+    ("turns", "listing"),
+    [
+        ([("check_domain", f'{{"name":"{name}.com"}}', "Error: domain not available") for name in NAMES], True),
+        ([miss(n) for n in range(8)], False),  # counting (case B06)
+        ([("edit_file", f'{{"old":"{name}"}}', "Error: string not found") for name in NAMES], False),
+        ([("check", f'{{"name":"{name}"}}', "Error: not found") for name in (*NAMES[:3], *NAMES[:3])], False),
+    ],
+)
+def test_a_list_of_names_gets_more_time(turns: list[Turn], *, listing: bool) -> None:
+    found = detect(trails(turns)[-1], Settings())
+    assert found is not None
+    assert found.triple == (Settings().listing if listing else Settings().triple)

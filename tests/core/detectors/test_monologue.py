@@ -9,6 +9,7 @@ from guardproxy.core.model import Step, Trail
 from tests.core.detectors.scripts import PRINTER, Turn, trails
 
 CALL: Turn = ("look", "{}", "x")
+HARNESS = "Your reply holds no action. Use one of the tools, please."
 
 
 def talk(*replies: tuple[str, str | None]) -> Trail:
@@ -24,7 +25,7 @@ def talk(*replies: tuple[str, str | None]) -> Trail:
         (["hello"] * 3, 3),
         (["hello", "hello", CALL], None),
         (["hello", CALL, "hello"], None),
-        (["hello", "goodbye"], 2),  # two replies with one answer: observed
+        (["hello", "goodbye"], None),  # answered by a person's short word
         ([None], 2),  # the equal request is one more
         ([None] * 3, 4),
     ],
@@ -39,8 +40,11 @@ def test_counts(turns: list[Turn], count: int | None) -> None:
     [
         ([("Done.", "thanks, and now b"), ("Done.", "good, and now c")], False),
         ([("Done.", "and b"), ("Done.", "and c"), ("Done.", "and d")], True),
-        ([("one", "use a tool"), ("two", "use a tool"), ("three", "use a tool")], False),
-        ([("one", "use a tool"), ("two", "use a tool"), ("three", "use a tool"), ("four", "use a tool")], True),
+        ([(word, HARNESS) for word in ("one", "two", "three")], False),
+        ([(word, HARNESS) for word in ("one", "two", "three", "four")], True),
+        ([(f"chapter {word}", "continue") for word in "abcdefghijkl"], False),
+        ([(f"shall I do {word}?", "yes") for word in "abcdefghijkl"], False),
+        ([(f"第{word}章", "继续") for word in "一二三四五六七八九十"], False),
         ([("", "go on"), ("", "go on")], True),
         ([("", "go on"), ("x", "go on"), ("", "go on")], False),
     ],
@@ -48,6 +52,12 @@ def test_counts(turns: list[Turn], count: int | None) -> None:
 def test_what_makes_replies_equal(replies: list[tuple[str, str | None]], *, nudge: bool) -> None:
     found = detect(talk(*replies), Settings())
     assert (found is not None and found.rung.name == "NUDGE") is nudge
+
+
+@pytest.mark.parametrize(("pause_ms", "count"), [(59_999, 4), (60_000, None)])
+def test_a_heartbeat_is_a_schedule(pause_ms: int, count: int | None) -> None:
+    found = detect(trails(["HEARTBEAT_OK"] * 4, pause_ms)[-1], Settings())
+    assert (found.count if found else None) == count
 
 
 def test_evidence_is_the_newest_replies() -> None:

@@ -13,6 +13,26 @@ BOTH: Turn = [("f", '{"x":1}', "one"), ("g", '{"y":2}', "two")]
 SWAPPED: Turn = [("g", '{"y":2}', "two"), ("f", '{"x":1}', "one")]
 
 
+THINK: Turn = ("think", '{"thought":"hm"}', "ok")
+
+
+@pytest.mark.parametrize(
+    ("turns", "count"),
+    [
+        ([THINK] * 8, 8),
+        ([("sh", '{"command":"sleep 5"}', "")] * 8, 8),
+        ([THINK, ("look", "{}", "x")] * 8, 8),  # the look repeats: thoughts do not part it
+        ([("think", f'{{"thought":"{n}"}}', "ok") for n in "abcdefgh"], None),
+        ([*[THINK] * 4, "well", *[THINK] * 3], 3),
+    ],
+)
+def test_thoughts_alone(turns: list[Turn], count: int | None) -> None:
+    found = detect(trails(turns)[-1], Settings())
+    assert (found.count if found else None) == count
+    if found and turns[-1][0] != "look":  # type: ignore[index]
+        assert found.triple == Settings().thoughts
+
+
 @pytest.mark.parametrize(
     ("turns", "count"),
     [

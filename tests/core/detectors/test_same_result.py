@@ -10,6 +10,7 @@ from tests.core.detectors.scripts import Turn, trails
 
 VOID, NUMBERS, INFORMATIVE = Settings().void, Settings().numbers, Settings().informative
 WORDS = ("ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen")
+BARE = ("", "null", "{}", "None", "ok", "Done.", "closed", "Typed", "All checks passed!", '{"ok": true}')
 
 
 def ask(answer: str, tool: str = "search") -> list[Turn]:
@@ -29,6 +30,17 @@ def ask(answer: str, tool: str = "search") -> list[Turn]:
         (ask("ok", tool="write_file"), None, None),
         (ask("", tool="create_file"), None, None),
         (ask("still running"), None, None),
+        *[(ask(answer, tool="archive_mail"), None, None) for answer in BARE],
+        *[(ask(answer, tool="bash"), None, None) for answer in BARE],
+        (ask("closed", tool="check_port"), None, None),
+        (ask("", tool="read_file"), 8, VOID),
+        (ask("No matches found", tool="audit"), 8, VOID),
+        (ask("total 0", tool="sh"), 8, INFORMATIVE),
+        ([("sh", f'{{"command":"grep -rn {word} src"}}', "") for word in WORDS], 8, VOID),
+        ([("sh", f'{{"command":"convert {word}.png {word}.jpg"}}', "") for word in WORDS], None, None),
+        ([("sh", f'{{"command":"python f.py {word}"}}', "") for word in WORDS], None, None),
+        ([("query", f'{{"sql":"INSERT INTO t VALUES ({n})"}}', "") for n in range(8)], None, None),
+        ([("query", f'{{"sql":"SELECT * FROM t WHERE a={n}"}}', "[]") for n in range(8)], 8, NUMBERS),
     ],
 )
 def test_counts(turns: list[Turn], count: int | None, triple: Triple | None) -> None:

@@ -1,0 +1,83 @@
+"""What is no HTTP: answered in OpenAI's shape, counted, and nothing of it is logged."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from guardproxy.http import server as servers
+from guardproxy.store.redis import Store
+from tests.live import Live, live
+
+SECRET = "sk-SECRET"
+CHAT = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
+MALFORMED = {
+    "a header without a colon": f"{CHAT}Authorization Bearer {SECRET}\r\n\r\n",
+    "a control character": f"{CHAT}Authorization: Bearer {SECRET}\x01\r\n\r\n",
+    "a header too long": f"{CHAT}Authorization: Bearer {SECRET}{'x' * 70_000}\r\n\r\n",
+    "a line too long": f"POST /v1/x?key={SECRET}{'y' * 70_000} HTTP/1.1\r\nHost: x\r\n\r\n",
+    "no HTTP": f"{SECRET}\r\n\r\n",
+    "chunks that are none": f"{CHAT}Transfer-Encoding: chunked\r\n\r\n{SECRET}\r\n",
+}
+
+
+async def send(running: Live, raw: bytes) -> tuple[bytes, bytes]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(running.url.rsplit(":", 1)[1]))
+    writer.write(raw)
+    head, _, body = (await asyncio.wait_for(reader.read(), 15)).partition(b"\r\n\r\n")
+    writer.close()
+    return head, body
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+async def test_malformed(
+    name: str, store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers._Quiet, "said", 0)
+    caplog.set_level(logging.DEBUG)
+    async with live(store) as running:
+        head, body = await send(running, MALFORMED[name].encode("latin-1"))
+        assert head.startswith(b"HTTP/1.1 400 ")
+        assert json.loads(body)["error"]["code"] == "malformed_http"
+        assert SECRET.encode() not in head + body
+        assert (await running.post({"model": "m", "messages": [{"role": "user", "content": "x"}]})).status == 200
+    assert SECRET not in caplog.text
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+async def test_the_log_is_not_filled(
+    store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers._Quiet, "said", 0)
+    async with live(store) as running:
+        for _ in range(servers.SAID + 5):
+            await send(running, b"hello\r\n\r\n")
+        assert "malformed" in running.proxy.telemetry.snapshot().to_json().decode()
+    said = [record for record in caplog.records if record.name == "guardproxy.http.server"]
+    assert len(said) == servers.SAID
+
+
+async def test_long_headers(store: Store) -> None:
+    async with live(store) as running:
+        answer = await running.post(
+            {"model": "m", "messages": [{"role": "user", "content": "x"}]}, {"x-long": "a" * 60_000}
+        )
+        assert answer.status == 200
+        assert running.provider.got == [] or len(running.provider.got[0].headers["x-long"]) == 60_000
+
+
+def test_a_failure_of_ours_says_where(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers._Quiet, "said", 0)
+    counted: list[int] = []
+    logger = servers._Quiet(lambda: counted.append(1))
+    try:
+        raise KeyError(SECRET)
+    except KeyError:
+        logger.exception("Error handling %s", SECRET)
+
+    (record,) = caplog.records
+    assert record.getMessage().startswith("a connection failed: KeyError at test_server.py:")
+    assert counted == [1]
