@@ -77,6 +77,7 @@ class _Player:
         self._acted = False  # whether the newest reply made calls
         self._now_ms = 0
         self._open: tuple[View, Decision] | None = None
+        self._head = ""
 
     def report(self) -> SessionReport:
         """Play the session to its end, or to the end that it would have been given."""
@@ -114,6 +115,7 @@ class _Player:
     def _opening(self, ask: Ask) -> Opening:
         need = budget.Need(pricing.estimate_input(self._size), self._policy.default_output_hold, 0)
         identity = session.identify(ask, self._printer, _ORG)
+        self._head = identity.head
         fact = session.observe(ask, self._printer, self._now_ms)
         return Opening(str(self._now_ms), _ORG, identity, fact, budget.price(self._policy.stored, need), PAUSE_MS)
 
@@ -138,6 +140,7 @@ class _Player:
                 "total_tokens": given + tokens,
             },
             delivered=session.round_digest(self._printer, said.calls, said.text),
+            links=session.links(self._printer, _ORG, self._head, said.calls, said.text),
             episodes=(pack_episode(made.episode),) if made.episode else (),
             count=len(self._known),
         )

@@ -94,8 +94,10 @@ class Lineage:
         who, org = opening.identity, opening.org
         if who.session and who.thread:
             return self._thread(org, who.session, who.thread, now_ms)
-        found = (None if who.fresh else self._by_link(opening)) or self._by_digest(opening, now_ms)
+        found = (None if who.fresh else self._by_link(opening, far=False)) or self._by_digest(opening, now_ms)
         latest = self._heads.get(self._head(opening))
+        if found is None and latest is None and not who.fresh:
+            found = self._by_link(opening, far=True)
         if found is None and latest is not None:
             found = latest if _goes_on(latest, opening, now_ms) else None
         if found is not None:
@@ -120,9 +122,13 @@ class Lineage:
     def _mine(self, thread: Thread, opening: Opening) -> bool:
         return opening.identity.session in ("", thread.session.name)
 
-    def _by_link(self, opening: Opening) -> Thread | None:
-        """Who was given this round: the longest history shorter than this one, else the latest."""
-        for number, link in enumerate(opening.identity.links):
+    def _by_link(self, opening: Opening, *, far: bool) -> Thread | None:
+        """Who was given this round: the longest history shorter than this one, else the latest.
+
+        `far`: by the links that hold without the head, for heads that nothing is known of.
+        """
+        wanted = [link for link in opening.identity.links if link.startswith("*") is far]
+        for number, link in enumerate(wanted):
             given = [thread for thread in self._links.get(link, ()) if self._mine(thread, opening)]
             fit = [thread for thread in given if thread.count < opening.fact.count]
             if fit:

@@ -32,6 +32,9 @@ T = TypeVar("T")
 _Called = tuple[str, tuple[bytes, ...], dict[str, int]]
 _PLAIN = re.compile(r"[\x21-\x7e]+")
 
+FAR = "*"
+"""Begins a link that holds without the head: asked only where the head is unknown, as after a compaction."""
+
 AT_MOST = 64
 """Calls of one assistant message that become steps: the ring holds no more, and a message may hold 100,000."""
 
@@ -128,9 +131,9 @@ def _links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call]
     if calls or text.strip():
         yield printer.hash16("link", tenant, "round", head, digest).hex()
     if ids and min(map(len, ids)) >= SPECIFIC_ID and len(set(ids)) == len(ids):
-        yield printer.hash16("link", tenant, "ids", *ids).hex()
+        yield FAR + printer.hash16("link", tenant, "ids", *ids).hex()
     if not calls and len(text) >= SPECIFIC_TEXT:
-        yield printer.hash16("link", tenant, "text", digest).hex()
+        yield FAR + printer.hash16("link", tenant, "text", digest).hex()
 
 
 def identify(ask: Ask, printer: Fingerprinter, tenant: str) -> Identity:
@@ -141,7 +144,8 @@ def identify(ask: Ask, printer: Fingerprinter, tenant: str) -> Identity:
     session, thread = ask.declared.session, ask.declared.thread
     if session or thread:
         session, thread = _named(session), _named(thread)
-    spoken = last is not None and not last.calls and not last.text.startswith(GUARD_MARK) and bool(_last_words(ask))
+    said = last.text.strip() if last is not None and not last.calls else ""  # an empty answer leaves no link
+    spoken = bool(said) and not said.startswith(GUARD_MARK) and bool(_last_words(ask))
     return Identity(session, thread, head, last is None, candidates, ask.declared.source, spoken)
 
 

@@ -129,10 +129,9 @@ class Proxy:
             return await self._health(route)
         if self._full():
             return self._shed()
-        if target.surface is not None and request.method == "POST":
-            await self._arrival(request)
-            if self._full():
-                return self._shed()
+        read = target.surface is not None and request.method == "POST"
+        if read and await self._arrival(request) and self._full():
+            return self._shed()
         self.in_flight += 1
         try:
             return await self._route(request, target)
@@ -148,11 +147,11 @@ class Proxy:
     def _full(self) -> bool:
         return self.in_flight >= self.limits.max_in_flight or self.draining
 
-    async def _arrival(self, request: web.BaseRequest) -> None:
-        """A body may take its time; only a request that is there is under way."""
+    async def _arrival(self, request: web.BaseRequest) -> bool:
+        """A body may take its time; only a request that is there is under way. Whether it is, and is as it should."""
         self.arriving += 1
         try:
-            await intake.arrive(request, max_body=self.limits.max_body)
+            return await intake.arrive(request, max_body=self.limits.max_body)
         finally:
             self.arriving -= 1
 

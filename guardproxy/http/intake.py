@@ -36,12 +36,14 @@ class Intake:
         return self.raw is not self.plain
 
 
-async def arrive(request: web.BaseRequest, *, max_body: int) -> None:
-    """Wait for the whole body; `take` has it, or what was wrong with it. Until then a request costs but its bytes."""
+async def arrive(request: web.BaseRequest, *, max_body: int) -> bool:
+    """Wait for the whole body; `take` has it, or what was wrong with it (False)."""
     try:
         request[_ARRIVED] = await _read(request, max_body)
     except BadAsk as error:
         request[_WRONG] = error
+        return False
+    return True
 
 
 async def take(request: web.BaseRequest, *, max_body: int, max_expanded: int) -> Intake:
@@ -70,6 +72,12 @@ def too_slow() -> BadAsk:
     return BadAsk(message, status=408, code="request_timeout", param="body")
 
 
+def malformed() -> BadAsk:
+    """A body that HTTP does not know."""
+    message = "the request body is not well-formed HTTP (its chunks, or its length)"
+    return BadAsk(message, code="malformed_http", param="body")
+
+
 async def _read(request: web.BaseRequest, max_body: int) -> bytes:
     declared = request.content_length or 0
     if declared > max_body:
@@ -83,8 +91,7 @@ async def _read(request: web.BaseRequest, max_body: int) -> bytes:
         except TimeoutError:
             raise too_slow() from None
         except web.RequestPayloadError:
-            message = "the request body is not well-formed HTTP (chunks, or its length)"
-            raise BadAsk(message, code="malformed_http", param="body") from None
+            raise malformed() from None
         size += len(chunk)
         if size > max_body:
             raise _too_large(size, max_body)

@@ -11,7 +11,7 @@ from aiohttp import ClientError, web
 from guardproxy import api
 from guardproxy.errors import BadAsk, GuardError, UpstreamError
 from guardproxy.http import intake
-from guardproxy.http.intake import expected, too_slow
+from guardproxy.http.intake import expected, malformed, too_slow
 from guardproxy.http.upstream import response_headers
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ async def forward(proxy: Proxy, request: web.BaseRequest, path: str) -> web.Stre
     try:
         return await _relay(proxy, request, path, headers, body)
     except GuardError as error:
-        response = _error(too_slow() if body is not None and body.late else error)
+        response = _error(body.wrong if body is not None and body.wrong else error)
         if body is not None and not request.content.is_eof():
             response.force_close()  # what comes of the body later must not be read as a request
         return response
@@ -52,14 +52,13 @@ class Upload:
     def __init__(self, proxy: Proxy, request: web.BaseRequest) -> None:
         self._proxy = proxy
         self._request = request
-        self._coming = False
-        self.late = False
+        self._coming = True
+        self.wrong: BadAsk | None = None
+        proxy.in_flight -= 1
+        proxy.arriving += 1
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Its pieces."""
-        self._coming = True
-        self._proxy.in_flight -= 1
-        self._proxy.arriving += 1
         await expected(self._request)
         content = self._request.content
         while not content.at_eof():
@@ -67,7 +66,10 @@ class Upload:
                 async with asyncio.timeout(intake.IDLE_S):
                     chunk = await content.readany()
             except TimeoutError:
-                self.late = True
+                self.wrong = too_slow()
+                raise
+            except web.RequestPayloadError:
+                self.wrong = malformed()
                 raise
             if chunk:
                 yield chunk

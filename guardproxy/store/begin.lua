@@ -43,7 +43,7 @@ end
 -- Budgets are re-opened by people only; a loop's cut by a new word from the user, three times.
 local rearm = t.closed and not s.closed and string.sub(t.closed, 1, 6) ~= 'budget'
   and user ~= '' and not seen and t.rearmed < REARMS
-if (s.closed or t.closed) and not rearm then
+if (s.closed or t.closed) and not rearm and panic == 0 then -- in a panic nothing is ended, all is counted
   local closed = s.closed and s or t
   closed.answers = closed.answers + 1
   if s.closed or not fresh then closed.at = now end -- a start again meets the cut for a while after it, not for ever
@@ -114,7 +114,7 @@ for i, line in ipairs(lines) do
   local scope, dimension, _, limit, key, ticks = unpack(line)
   if ticks then
     spent[2 * i - 1], spent[2 * i] = now - (scope == 'span' and s.span_at or s.born), 0
-    if limit >= 0 and spent[2 * i - 1] > limit then short[#short + 1] = i end
+    if limit >= 0 and panic == 0 and spent[2 * i - 1] > limit then short[#short + 1] = i end
   else
     local at = (scope == 'session' and 'b:' .. sid .. ':s') or (scope == 'span' and 'b:' .. sid .. ':p' .. s.span)
       or 'w:' .. key
@@ -134,7 +134,7 @@ for _, at in ipairs(order) do
     none = none and not (values[2 * n - 1] or values[2 * n])
     local used, held = tonumber(values[2 * n - 1] or 0), tonumber(values[2 * n] or 0)
     spent[2 * i - 1], spent[2 * i] = used, held
-    if lines[i][4] >= 0 and used + held + lines[i][3] > lines[i][4] then short[#short + 1] = i end
+    if lines[i][4] >= 0 and panic == 0 and used + held + lines[i][3] > lines[i][4] then short[#short + 1] = i end
   end
   unborn[at] = none
 end

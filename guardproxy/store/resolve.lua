@@ -60,9 +60,15 @@ end
 -- taken out when its successor is admitted, so that equal runs side by side each find their own.
 -- `spoken` (a reply without calls, then the user's words): the first link is that of head and text alone, which the
 -- examples of a prompt share with answers given to others of its kind. Only a history shorter than ours counts there.
-local function by_link()
+-- `far`: the links that hold without the head ("*"), for heads that nothing is known of: a compacted conversation.
+-- Among runs of known heads they would lead from one task into another that was given the same words.
+local function by_link(far)
   local some = session == '' and 1 or 64
-  for i, link in ipairs(links) do
+  local wanted = {}
+  for _, link in ipairs(links) do
+    if (string.sub(link, 1, 1) == '*') == far then wanted[#wanted + 1] = link end
+  end
+  for i, link in ipairs(wanted) do
     local key = P .. 'l:' .. link
     local fit = call('ZREVRANGEBYSCORE', key, string.format('(%.0f', count * STAMP), '-inf', 'LIMIT', 0, some)
     for _, run in ipairs(fit) do
@@ -104,10 +110,12 @@ end
 
 -- A run without a declared session. Second value: the number of a new run; third: started again after our own ending.
 local function derive()
-  local run = (not fresh and by_link()) or by_digest()
+  local run = (not fresh and by_link(false)) or by_digest()
   if run then return run end
   local runs, latest, open, ended, ended_at, ended_run =
     unpack(call('HMGET', P .. 'h:' .. head, 'runs', 'run', 'open', 'ended', 'ended_at', 'ended_run'))
+  run = not (fresh or latest) and by_link(true)
+  if run then return run end
   if not fresh and latest then
     local t = load('t:' .. latest)
     if t and now - t.at <= LATEST_MS and goes_on(t) then return latest end
@@ -137,10 +145,12 @@ end
 -- A thread of a declared session; nil: a new one.
 local function in_session()
   if thread ~= '' then return session .. SEP .. thread end
-  local run = (not fresh and by_link()) or by_digest()
+  local run = (not fresh and by_link(false)) or by_digest()
   if run then return run end
   if fresh then return cut_moment_ago() end
   local latest = call('HGET', P .. 'd:' .. session, 'head:' .. head)
+  run = not latest and by_link(true)
+  if run then return run end
   latest = latest and session .. SEP .. latest
   return latest and goes_on(spoken and load('t:' .. latest) or nil) and latest or nil
 end

@@ -22,6 +22,9 @@ from guardproxy.telemetry.report import TurnReport
 TURNS: Final = logging.getLogger("guardproxy.turn")
 """Where the decision lines go; level INFO, so that `log_level: warning` turns them off."""
 
+SHOWN = 80
+"""Characters of a model's name in a line: clients write what they like there."""
+
 _OURS, _ROOT = logging.getLogger("guardproxy"), logging.getLogger()
 _FIELDS = "guardproxy_fields"
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -89,7 +92,7 @@ def fields_of(report: TurnReport) -> dict[str, object]:
     if decision.rule:
         fields |= {"rule": decision.rule, "count": decision.count, "reason": decision.reason, "mode": decision.mode}
     if report.model:
-        fields["model"] = report.model
+        fields["model"] = report.model[:SHOWN]
     if decision.would:
         fields["would"] = decision.would
     if report.outcome:

@@ -138,15 +138,17 @@ IDENTITIES: dict[str, Callable[[], bool]] = {
         == session.links(PRINTER, "org", identity(TASK).head, (), "Done.")
     ),
     "spoken": lambda: identity(TASK, said("Shown."), user("Mine.")).spoken,
-    "not spoken": lambda: not any(
-        identity(TASK, *more).spoken
-        for more in (
-            (),
-            (said("Shown."),),
-            (said("Shown."), user(" ")),
-            (said("Shown."), HARNESS),
-            (said("[guardproxy] This run was ended."), user("Go on.")),
-            (called(("f", "{}", "a")), result("1", "a"), user("Go on.")),
+    "not spoken": lambda: (
+        not any(
+            identity(TASK, *more).spoken
+            for more in (
+                (),
+                (said("Shown."),),
+                (said("Shown."), user(" ")),
+                (said("Shown."), HARNESS),
+                (said("[guardproxy] This run was ended."), user("Go on.")),
+                (called(("f", "{}", "a")), result("1", "a"), user("Go on.")),
+            )
         )
     ),
     "a declared id": lambda: identity(TASK, session="run-1", thread="t").session == "run-1",

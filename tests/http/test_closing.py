@@ -62,3 +62,20 @@ async def test_a_cut_closes_by_its_rule(store: Store) -> None:
     assert verdicts[-1] == "cut"
     assert [told.close for told in spy.told] == ["", "monologue"]
     assert spy.told[-1].answer == "own"
+
+
+async def test_who_goes_on_with_calls_that_were_dropped_stays_in_its_run(store: Store) -> None:
+    """Not in the latest run of its head, which is another's."""
+    runs = [[("ls", '{"p": 1}', f"call_{number:08d}")] for number in range(2)]
+    async with live(store, policy={"limits": {"session": {"turns": 1}}}) as running:
+        firsts = []
+        for calls in runs:
+            running.provider.script = lambda _got, calls=calls: Said("I look.", calls=calls)
+            firsts.append(await running.post(ASK))
+        said = Said("I look.", calls=runs[0]).message()
+        found = {"role": "tool", "tool_call_id": runs[0][0][2], "content": "a"}
+        again = await running.post({**ASK, "messages": [*ASK["messages"], said, found]})
+
+    names = [answer.headers["x-guardproxy-session-id"] for answer in (*firsts, again)]
+    assert [answer.verdict for answer in (*firsts, again)] == ["finalize", "finalize", "deny"]
+    assert names[0] == names[2] != names[1]

@@ -68,7 +68,7 @@ def test_refused(path: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1/models", "/v1//models/", "/v1/files/f%201?a=../b#", "/v1/models/a:b@c", "/healthz", "/", "", "*", "/v1/chat"],
+    ["/v1/models", "/v1//models/", "/v1/files/f%201?a=../b#", "/v1/models/a:b@c", "/healthz", "/", "*", "/v1/chat"],
 )
 def test_others_stay_as_they_are(path: str) -> None:
     target = resolve(path)

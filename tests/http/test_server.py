@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from guardproxy.http import server as servers
+from guardproxy.http import intake, server as servers
 from guardproxy.store.redis import Store
 from tests.live import Live, live
 
@@ -32,6 +32,24 @@ async def send(running: Live, raw: bytes) -> tuple[bytes, bytes]:
     return head, body
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
+async def test_a_body_in_chunks_that_are_none(
+    path: str, store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """aiohttp may not tell its reader that no more will come: then it is a body that stopped."""
+    monkeypatch.setattr(intake, "IDLE_S", 0.3)
+    async with live(store) as running:
+        raw = f"POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(running.url.rsplit(":", 1)[1]))
+        writer.write(raw.encode())
+        await asyncio.sleep(0.1)
+        writer.write(f"{SECRET}\r\n".encode())
+        came = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+        writer.close()
+        assert came.startswith((b"HTTP/1.1 408 ", b"HTTP/1.1 400 "))
+    assert SECRET not in caplog.text
+
+
 @pytest.mark.parametrize("name", MALFORMED)
 async def test_malformed(
     name: str, store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -40,7 +58,7 @@ async def test_malformed(
     caplog.set_level(logging.DEBUG)
     async with live(store) as running:
         head, body = await send(running, MALFORMED[name].encode("latin-1"))
-        assert head.startswith(b"HTTP/1.1 400 ")
+        assert b" 400 Bad Request" in head
         assert json.loads(body)["error"]["code"] == "malformed_http"
         assert SECRET.encode() not in head + body
         assert (await running.post({"model": "m", "messages": [{"role": "user", "content": "x"}]})).status == 200
@@ -61,12 +79,12 @@ async def test_the_log_is_not_filled(
 
 
 async def test_long_headers(store: Store) -> None:
-    async with live(store) as running:
-        answer = await running.post(
-            {"model": "m", "messages": [{"role": "user", "content": "x"}]}, {"x-long": "a" * 60_000}
-        )
+    """Longer ones than aiohttp takes by itself, of which the scripted provider is made."""
+    async with (
+        live(store) as running,
+        running.client.get(f"{running.url}/readyz", headers={"x": "a" * 60_000}) as answer,
+    ):
         assert answer.status == 200
-        assert running.provider.got == [] or len(running.provider.got[0].headers["x-long"]) == 60_000
 
 
 def test_a_failure_of_ours_says_where(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

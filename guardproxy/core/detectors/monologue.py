@@ -29,7 +29,7 @@ class Settings:
     same_answer: Triple = Triple(4, 6, 10)
     """Different words, the same long, automatic answer (development set: replies rejected for their form)."""
 
-    rest_ms: int = 60_000
+    rest_ms: int = 75_000
     """Equal replies this far apart or more come from a schedule (a heartbeat), not from a loop."""
 
 

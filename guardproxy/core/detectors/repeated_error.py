@@ -21,7 +21,7 @@ class Settings:
     triple: Triple = Triple(3, 4, 6)
     """Equal failing rounds in a row (`loop-detectors.md` section 5: exact call and same error)."""
 
-    growth: float = 1.5
+    growth: float = 1.4
     """Pauses that grow by this factor each time are a retry with backoff; alarms wait one more (case B26)."""
 
     pause_ms: int = 1000
