@@ -7,7 +7,6 @@ a fact holds tool names, flags, times and 16-byte hashes.
 from __future__ import annotations
 
 import hashlib
-import re
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
@@ -19,7 +18,7 @@ from guardproxy.core.mask import mask, result_text, without_digits
 from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
 from guardproxy.core.tools import DEFAULT_RULES, Rules, Tool, changes, only_looks, tool_of, waits
 
-__all__ = ["GUARD_MARK", "Fingerprinter", "Rules", "hash16", "is_harness", "mask", "pack", "strip_own", "unpack"]
+__all__ = ["GUARD_MARK", "Fingerprinter", "Rules", "hash16", "mask", "pack", "strip_own", "unpack"]
 
 GUARD_MARK = "[guardproxy]"
 """Every text of ours begins with this, so that a copy in a request can be taken out; the ledger is the authority."""
@@ -31,23 +30,6 @@ LONG = 40  # characters from which the text that answers a reply is a program's:
 
 TOOL_NAME = 128
 """Bytes of a tool's name that a fact keeps."""
-
-_HARNESS = re.compile(
-    r"\s*(?:Observation:|Error:\s|Tool call error|<task-notification>|<environment_context>|<subagent_notification>|"
-    r"<system-reminder>|<user_instructions>|<environment_details>|<conversation>|Your tool call was malformed|"
-    r"Your previous response (?:failed|reached)|\d+ validation errors?\b|Validation feedback|"
-    r"CRITICAL: Respond with TEXT ONLY|The conversation history before this point|What did we do so far\?|"
-    r"Summarize conversation chunk|The previous request exceeded|# \d+ SEARCH/REPLACE block|"
-    r"The result of executing that last command|No \S+(?: \S+)? (?:was|were) found in your (?:last )?response|"
-    r"Please always provide (?:EXACTLY )?one action)",
-    re.IGNORECASE,
-)
-
-
-def is_harness(text: str) -> bool:
-    """Whether a `user` text is one that agent programs write by themselves (clients: smolagents, mini-swe-agent, …)."""
-    return _HARNESS.match(text) is not None
-
 
 def strip_own(text: str) -> str:
     """The text without advice of ours that a client may have kept: paragraphs that begin with our mark."""

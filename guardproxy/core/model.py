@@ -247,12 +247,10 @@ class AppendText(Edit):
     text: str
 
 
-@value
 class ForbidTools(Edit):
     """Keep the tools in the body and set `tool_choice` to none."""
 
 
-@value
 class SpliceUsage(Edit):
     """Ask for stream usage in the client's place; the extra chunk is stripped again."""
 

@@ -12,18 +12,16 @@ from contextlib import suppress
 from typing import TypeVar, cast
 from urllib.parse import quote
 
-from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter, is_boundary, is_harness, pack, stamp, unpack
+from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter, is_boundary, pack, stamp, unpack
+from guardproxy.core.harness import is_harness
 from guardproxy.core.model import Ask, Call, Message, Step, Trail, value
 from guardproxy.core.view import Identity, RoundFact, TurnFact, View
 
 WINDOW = 24
 """Steps that a request's own messages contribute at most (`loop-detectors.md` section 5)."""
 
-SPECIFIC_TEXT = 200
-"""Characters from which an answer's text names one conversation, whatever its head (a delivered summary)."""
-
-SPECIFIC_ID = 9
-"""Characters from which a call id is taken to be unique beyond its conversation (`call_1` is not)."""
+SPECIFIC_TEXT, SPECIFIC_ID = 200, 9
+"""Characters from which an answer's text (a summary), or a call's id, names one conversation, whatever its head."""
 
 MEMO = 16_384
 """Rounds and heads remembered per process; their hashes are 64 bits of a keyed hash, so that none can be forged."""

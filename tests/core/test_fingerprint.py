@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from guardproxy.core import fingerprint
-from guardproxy.core.fingerprint import Fingerprinter, Rules, hash16, is_harness, mask, pack, strip_own, unpack
+from guardproxy.core.fingerprint import Fingerprinter, Rules, hash16, mask, pack, strip_own, unpack
+from guardproxy.core.harness import is_harness
 from guardproxy.core.model import NO_FP, Call, Flag, Kind, Message, Step
 from tests.core.steps import PRINTER, step
 
@@ -32,33 +33,6 @@ def test_what_a_call_is() -> None:
     assert step("write_file", "{}").flags & Flag.MUTATES
     assert step("f", "{}", None).flags == Flag.UNANSWERED | Flag.ROUND_START
     assert step("f", "{}", None).result == NO_FP
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Observation:\nhello",
-        "Error:\nError in code parsing:",
-        "Tool call error:\n\n<error>",
-        "<task-notification>\n<task-id>1",
-        "<environment_context>\n  <cwd>",
-        "<subagent_notification>\n{}",
-        "<system-reminder>\nAs you answer",
-        "Your tool call was malformed and could not be parsed. Please retry.",
-        "Your previous response failed the application's validation",
-        "1 validation error for Answer",
-        "# 1 SEARCH/REPLACE block failed to match!",
-        "What did we do so far?",
-        "  \nObservation: x",
-    ],
-)
-def test_texts_that_programs_write(text: str) -> None:
-    assert is_harness(text)
-
-
-@pytest.mark.parametrize("text", ["", "fix it", "I see an Error: what now?", "And again?", "Yes, please proceed"])
-def test_texts_that_people_write(text: str) -> None:
-    assert not is_harness(text)
 
 
 def test_long_texts_that_differ_in_digits_are_one_form() -> None:
