@@ -93,7 +93,7 @@ def detectors(base: type[BaseModel], rules: Mapping[str, ModuleType]) -> type[Ba
 
 def value(model: BaseModel, settings: type[T]) -> T:
     """The dataclass that `model` was made from."""
-    names = [one.name for one in fields(settings)]  # type: ignore[arg-type]
+    names = [one.name for one in fields(settings)]  # type: ignore[arg-type]  # a dataclass found by rule name
     return settings(**{name: getattr(model, name) for name in names})
 
 

@@ -122,7 +122,7 @@ class PolicySection(Section):
     profile: Literal["coding", "qa", "cross_system", "none"] = "coding"
     preset: Literal["strict", "balanced", "patient"] = "balanced"
     limits: Limits = Limits()
-    detectors: Detectors = Field(default_factory=Detectors)  # type: ignore[valid-type]
+    detectors: Detectors = Field(default_factory=Detectors)  # type: ignore[valid-type]  # a model made at import
     usage: Literal["splice", "estimate"] = "splice"
     default_output_hold: kinds.Hold = 4096
 
@@ -188,7 +188,7 @@ class Config(Section):
     prices: Prices = Prices()
     overload: Overload = Overload()
     telemetry: TelemetrySection = TelemetrySection()
-    tools: Tools = Field(default_factory=Tools)  # type: ignore[valid-type]
+    tools: Tools = Field(default_factory=Tools)  # type: ignore[valid-type]  # a model made at import
 
     def refuse_itself(self) -> None:
         """Raise ConfigError where the upstream is this very proxy: requests would go round in a circle.

@@ -64,10 +64,10 @@ def _need(package: str, extra: str) -> None:
 def compare(console: Console) -> list[Result]:
     """Every scripted model without and with the proxy, as loop tables."""
     from guardproxy.demo.agent import Agent, Run  # noqa: PLC0415 - needs the extra
-    from guardproxy.demo.provider import SCRIPTS, Provider  # noqa: PLC0415
-    from guardproxy.demo.proxy import RunningProxy  # noqa: PLC0415
-    from guardproxy.demo.tools import Toolbox, schemas  # noqa: PLC0415
-    from guardproxy.telemetry.looptable import loop_table  # noqa: PLC0415
+    from guardproxy.demo.provider import SCRIPTS, Provider  # noqa: PLC0415  # the extra may be absent
+    from guardproxy.demo.proxy import RunningProxy  # noqa: PLC0415  # the extra may be absent
+    from guardproxy.demo.tools import Toolbox, schemas  # noqa: PLC0415  # the extra may be absent
+    from guardproxy.telemetry.looptable import loop_table  # noqa: PLC0415  # the extra may be absent
 
     def play(base_url: str, title: str) -> Mapping[str, Run]:
         agent = Agent(base_url, schemas())

@@ -20,7 +20,7 @@ def switch(admin: str, on: bool | None) -> tuple[bool, bool]:  # noqa: FBT001 - 
         f"{admin.rstrip('/')}/panic", data=body, method="GET" if body is None else "PUT"
     )
     try:
-        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310  # the address is the operator's own
             told = orjson.loads(answer.read())
             return bool(told["on"]), bool(told.get("pending"))
     except urllib.error.HTTPError as error:

@@ -24,7 +24,7 @@ class Server(web.Server):
     """No router and no middleware: there are few routes (a third cheaper). `count` hears of each malformed request."""
 
     def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], count: Count) -> None:
-        super().__init__(  # type: ignore[no-untyped-call,unused-ignore]
+        super().__init__(  # type: ignore[no-untyped-call,unused-ignore]  # typed or not, by aiohttp's build
             handler,
             handler_cancellation=True,
             access_log=None,

@@ -209,7 +209,7 @@ class Client:
             raise self._refused(reply)
         return reply
 
-    def _tell(self, up: bool, reason: str) -> None:  # noqa: FBT001
+    def _tell(self, up: bool, reason: str) -> None:  # noqa: FBT001  # a callback's one argument is the state
         if self._on_change is not None:
             self._loop.call_soon(self._on_change, up, reason)
 

@@ -280,7 +280,7 @@ def _die_with(parent: int) -> Callable[[], None]:
 
 def _watch(pid: int) -> subprocess.Popen[bytes]:
     """A shell that reads from us. When we are gone, however that came, it reads the end and kills the server."""
-    return subprocess.Popen(  # noqa: S603
+    return subprocess.Popen(  # noqa: S603  # our own interpreter
         ["/bin/sh", "-c", 'read x; kill -9 "$1"', "guardproxy-watch", str(pid)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

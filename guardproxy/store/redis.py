@@ -220,7 +220,7 @@ class Store:
         if len(self._known) > KNOWN:
             del self._known[next(iter(self._known))]
 
-    async def _switched(self, on: bool) -> list[str]:  # noqa: FBT001
+    async def _switched(self, on: bool) -> list[str]:  # noqa: FBT001  # a switch
         await self._client.command(*(("SET", PANIC, "1") if on else ("DEL", PANIC)))
         return await self.orgs()
 

@@ -84,7 +84,7 @@ class Telemetry:
         self._catch_up()
         try:
             self._close(run)
-        except Exception:  # noqa: BLE001
+        except Exception:  # noqa: BLE001  # telemetry is never the cause of a failed request
             self._fault("close_run")
 
     def trace_id(self, session: str, started_ms: int, org: str, traceparent: str = "") -> str:
@@ -101,7 +101,7 @@ class Telemetry:
                 trace_id = caller.trace_id if caller else run_ids(self._secret, org, session, started_ms)[0]
             self._ids.keep(key, found := f"{trace_id:032x}")
             return found
-        except Exception:  # noqa: BLE001
+        except Exception:  # noqa: BLE001  # telemetry is never the cause of a failed request
             self._fault("trace_id")
             return ""
 
@@ -109,7 +109,7 @@ class Telemetry:
         """A rare event, or a gauge: any instrument of the table. Labels that are not given are empty. Never raises."""
         try:
             self._meter.event(name, labels or {}, value)
-        except Exception:  # noqa: BLE001
+        except Exception:  # noqa: BLE001  # telemetry is never the cause of a failed request
             self._fault("count")
 
     def snapshot(self) -> Snapshot:
@@ -160,7 +160,7 @@ class Telemetry:
         for report in waiting:
             try:
                 self._report(report)
-            except Exception:  # noqa: BLE001
+            except Exception:  # noqa: BLE001  # telemetry is never the cause of a failed request
                 self._fault("report")
 
     def _report(self, report: TurnReport) -> None:
@@ -189,7 +189,7 @@ class Telemetry:
 
     def _export(self, settings: TelemetrySection, endpoint: str, instance: str, release: str) -> None:
         from guardproxy.telemetry import otlp  # noqa: PLC0415 - 7 MB and 0.2 s, of no use without an endpoint
-        from guardproxy.telemetry.spans import Spans  # noqa: PLC0415
+        from guardproxy.telemetry.spans import Spans  # noqa: PLC0415  # loaded only with an endpoint
 
         def count(result: str, number: int) -> None:
             self._meter.add("guardproxy.telemetry.spans", (result,), number)

@@ -90,11 +90,11 @@ class SpanPush:
 
     def close(self) -> None:
         """Send what is left. Blocks; bounded by the caller."""
-        self._processor.shutdown()  # type: ignore[no-untyped-call]
+        self._processor.shutdown()  # type: ignore[no-untyped-call]  # the SDK has no types here
 
     def abandon(self) -> None:
         """Time is up: end a retry that is waiting."""
-        self._exporter.shutdown()  # type: ignore[no-untyped-call]
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]  # the SDK has no types here
 
 
 class SpanSender(OTLPSpanExporter):
@@ -205,7 +205,7 @@ def _bucketed(
         bucket_counts=counts,
         explicit_bounds=instrument.buckets,
         min=None,  # type: ignore[arg-type]  # not kept; the encoder leaves None out, 0 would be a claim
-        max=None,  # type: ignore[arg-type]
+        max=None,  # type: ignore[arg-type]  # the SDK takes None for unknown
     )
 
 

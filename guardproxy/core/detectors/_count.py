@@ -113,7 +113,7 @@ _now = _Past(Trail(()))
 
 
 def _past(trail: Trail) -> _Past:
-    global _now  # noqa: PLW0603
+    global _now  # noqa: PLW0603  # a memo of one, by identity: no verdict depends on it
     past = _now
     if past.trail is not trail:
         past = _now = _Past(trail)
