@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 
 from guardproxy.errors import BadAsk
 from guardproxy.http.inflate import READABLE, Inflate, TooMuchError
@@ -83,25 +83,30 @@ async def _read(request: web.BaseRequest, max_body: int) -> bytes:
     if declared > max_body:
         raise _too_large(declared, max_body)
     await expected(request)
-    parts, size = [], 0
     content = request.content
-    while not content.at_eof():
-        try:
-            chunk = await _soon(content.readany())
-        except TimeoutError:
-            raise too_slow() from None
-        except web.RequestPayloadError:
-            raise malformed() from None
-        size += len(chunk)
-        if size > max_body:
-            raise _too_large(size, max_body)
-        parts.append(chunk)
+    if content.is_eof() and not content.exception():  # it came with the head: the usual case, and nothing to wait for
+        whole = content.read_nowait()
+        if len(whole) > max_body:
+            raise _too_large(len(whole), max_body)
+        return whole
+    try:
+        return await _gathered(content, max_body)
+    except TimeoutError:
+        raise too_slow() from None
+    except web.RequestPayloadError:
+        raise malformed() from None
+
+
+async def _gathered(content: StreamReader, most: int) -> bytes:
+    parts, size, loop = [], 0, asyncio.get_running_loop()
+    async with asyncio.timeout(IDLE_S) as limit:
+        while not content.at_eof():
+            parts.append(await content.readany())
+            limit.reschedule(loop.time() + IDLE_S)
+            size += len(parts[-1])
+            if size > most:
+                raise _too_large(size, most)
     return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-async def _soon(chunk: Coroutine[object, object, bytes]) -> bytes:
-    async with asyncio.timeout(IDLE_S):
-        return await chunk
 
 
 def _is_long(raw: bytes, encoding: str) -> bool:

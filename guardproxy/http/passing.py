@@ -87,7 +87,9 @@ async def _relay(
     proxy: Proxy, request: web.BaseRequest, path: str, headers: list[tuple[str, str]], body: Upload | None
 ) -> web.StreamResponse:
     async with proxy.upstream.send(request.method, path, body, headers) as answer:
-        response = web.StreamResponse(status=answer.status, headers=[*response_headers(answer)])
+        response = web.StreamResponse(
+            status=answer.status, headers=response_headers(answer.headers.items(), answer.headers.get("Connection", ""))
+        )
         if answer.headers.get("Content-Length") is not None:
             response.content_length = int(answer.headers["Content-Length"])
         response.headers["x-guardproxy-verdict"] = "pass"

@@ -10,10 +10,11 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from aiohttp import ClientResponse, web
+from aiohttp import web
 
 from guardproxy.core.model import DropCalls, SpliceUsage
 from guardproxy.errors import UpstreamError
+from guardproxy.http.exchange import Answer
 from guardproxy.http.upstream import Inflater, response_headers
 
 if TYPE_CHECKING:
@@ -34,15 +35,18 @@ async def forward(turn: Turn) -> web.StreamResponse:
     headers = proxy.upstream.request_headers(turn.request.headers, identity=edited_answer, plain=not untouched)
     done.sent, done.whole, done.upstream_started_ns = True, not turn.ask.stream, time.time_ns()
     raw = turn.body.raw if untouched else body
-    async with proxy.upstream.send("POST", turn.path, raw, headers) as answer:
+    answer = await proxy.upstream.post(turn.path, raw, headers)
+    try:
         done.upstream_status = done.status = answer.status
         if answer.content_type == "text/event-stream" and answer.status < 400:
             done.whole = False
             return await _stream(turn, answer)
         return await _whole(turn, answer)
+    finally:
+        answer.end()
 
 
-async def _whole(turn: Turn, answer: ClientResponse) -> web.StreamResponse:
+async def _whole(turn: Turn, answer: Answer) -> web.StreamResponse:
     done = turn.outcome
     done.whole = True
     data = await answer.read()
@@ -57,18 +61,21 @@ async def _whole(turn: Turn, answer: ClientResponse) -> web.StreamResponse:
     if failed:
         done.outcome, done.error_type = "failed", str(answer.status)
     await turn.settle_first()
-    headers = [*response_headers(answer), *turn.guard_headers()]
+    headers = [*response_headers(answer.headers, answer.header("connection")), *turn.guard_headers()]
     return web.Response(status=answer.status, body=shown if view.watcher.touched else data, headers=headers)
 
 
-async def _stream(turn: Turn, answer: ClientResponse) -> web.StreamResponse:
+async def _stream(turn: Turn, answer: Answer) -> web.StreamResponse:
     done = turn.outcome
-    response = web.StreamResponse(status=answer.status, headers=[*response_headers(answer), *turn.guard_headers()])
+    response = web.StreamResponse(
+        status=answer.status,
+        headers=[*response_headers(answer.headers, answer.header("connection")), *turn.guard_headers()],
+    )
     await response.prepare(turn.request)
     view = _View(turn, answer)
     broke: Exception | None = None
     try:
-        async for chunk in answer.content.iter_any():
+        async for chunk in answer.pieces():
             done.first_chunk()
             out = view.feed(chunk)
             if turn.settling is None and view.watcher.ended:
@@ -119,7 +126,8 @@ def _left(turn: Turn, view: _View) -> None:
 async def _broken(turn: Turn, view: _View, response: web.StreamResponse, error: Exception | None) -> web.StreamResponse:
     done = turn.outcome
     reason = f"{type(error).__name__}: {error}" if error else "it ended in the middle"
-    wrapped = UpstreamError(f"the provider's stream broke off ({reason})", code="upstream_broken")
+    ours = f"the provider's stream broke off ({reason})"
+    wrapped = UpstreamError(str(error) if isinstance(error, UpstreamError) else ours, code="upstream_broken")
     _read(turn, view, dropped=False)
     done.fail(wrapped)
     if view.encoded:  # our words cannot stand in the provider's encoding: let the client see that it is not whole
@@ -138,9 +146,9 @@ async def _broken(turn: Turn, view: _View, response: web.StreamResponse, error: 
 class _View:
     """Our look at an answer: the surface's watcher, behind a decoder where the answer is encoded."""
 
-    def __init__(self, turn: Turn, answer: ClientResponse) -> None:
+    def __init__(self, turn: Turn, answer: Answer) -> None:
         surface: ModuleType = turn.surface
-        encoding = answer.headers.get("Content-Encoding", "").strip().lower()
+        encoding = answer.header("content-encoding").strip().lower()
         plain = encoding in ("", "identity")
         self._inflater = None if plain else Inflater(encoding, turn.proxy.limits.max_expanded)
         good = answer.status < 400 and self._inflater is None
@@ -184,7 +192,7 @@ class _View:
         return True
 
 
-def _not_json(turn: Turn, answer: ClientResponse, data: bytes) -> UpstreamError:
+def _not_json(turn: Turn, answer: Answer, data: bytes) -> UpstreamError:
     text = " ".join(data[: SHOWN * 2].decode("utf-8", "replace").split())[:SHOWN]
     base = turn.proxy.upstream.base
     status = answer.status if answer.status >= 400 else 502

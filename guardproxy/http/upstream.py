@@ -1,16 +1,17 @@
-"""Sends a request to the provider. Knows aiohttp's client; wraps its errors in `UpstreamError`, so nobody else must.
+"""Sends a request to the provider; wraps the client's errors in `UpstreamError`, so nobody else must.
 
-The one retry layer sits here, and only where nothing was sent. Bytes are never changed in this module.
+`post` serves the surfaces over connections of our own (`pool`), `send` passes on the other routes, uploads and all,
+with aiohttp's client. The one retry layer sits here, and only where nothing was sent. Bytes are never changed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
 import zlib
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -18,7 +19,11 @@ from yarl import URL
 
 from guardproxy.errors import UpstreamError
 from guardproxy.http import inflate
+from guardproxy.http.exchange import Answer, Terms
 from guardproxy.http.inflate import Inflate, TooMuchError
+from guardproxy.http.pool import Pool
+
+T = TypeVar("T")
 
 HOP_BY_HOP = frozenset(
     {
@@ -38,13 +43,12 @@ HOP_BY_HOP = frozenset(
 )
 """Headers that belong to one connection (RFC 9110, section 7.6.1), and those that the client library sets."""
 
-AT_ONCE = 1 << 20
-"""Bytes of a body that are written in one go; a larger one is sent in pieces, so that the loop stays free."""
-
 RETRY_AFTER_S = 0.2
 """Pause before a connection is tried again: a restarting provider needs a moment."""
 
-Body = bytes | AsyncIterable[bytes] | None
+Body = AsyncIterable[bytes] | None
+
+NOT_OPEN = "the upstream connection pool is not open"
 
 READABLE = ("gzip", "deflate", "identity")
 """Content encodings that we can look into; others are not offered to the provider."""
@@ -76,9 +80,12 @@ class Upstream:
         """Told of every retry, with the kind of error."""
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=first_byte_s)
         self._session: aiohttp.ClientSession | None = None
+        self._terms = Terms(self.base, connect_s, first_byte_s, idle_s)
+        self._pool: Pool | None = None
 
     async def start(self) -> None:
-        """Open the connection pool (inside the running loop)."""
+        """Open the connection pools (inside the running loop)."""
+        self._pool = Pool(self._terms)
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30, ttl_dns_cache=60)
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -89,9 +96,17 @@ class Upstream:
         )
 
     async def close(self) -> None:
-        """Close the connection pool."""
+        """Close the connection pools."""
+        if self._pool:
+            self._pool.close()
         if self._session:
             await self._session.close()
+
+    async def post(self, path: str, body: bytes, headers: list[tuple[str, str]]) -> Answer:
+        """The beginning of the provider's answer to `path`. Whoever has read it, or has had enough, calls its `end`."""
+        if self._pool is None:
+            raise UpstreamError(NOT_OPEN)
+        return await self._tried(partial(self._pool.post, self._url(path).raw_path_qs, headers, body))
 
     @asynccontextmanager
     async def send(
@@ -112,26 +127,32 @@ class Upstream:
         answer.release()
 
     async def _begun(self, method: str, url: URL, body: Body, headers: list[tuple[str, str]]) -> aiohttp.ClientResponse:
-        """The answer's beginning. A connection that could not be made is tried again: nothing was sent on it."""
         if self._session is None:
-            message = "the upstream connection pool is not open"
-            raise UpstreamError(message)
+            raise UpstreamError(NOT_OPEN)
+        make = self._session.request
+        try:
+            return await self._tried(partial(make, method, url, data=body, headers=headers, allow_redirects=False))
+        except (TimeoutError, aiohttp.ClientError, ValueError) as error:
+            raise self._wrap(error) from error
+
+    async def _tried(self, begin: Callable[[], Awaitable[T]]) -> T:
+        """The answer's beginning. A connection that could not be made is tried again: nothing was sent on it."""
         for left in range(self._retries, -1, -1):
-            data = io.BytesIO(body) if isinstance(body, bytes) and len(body) > AT_ONCE else body
             try:
-                return await self._session.request(method, url, data=data, headers=headers, allow_redirects=False)
-            except aiohttp.ClientConnectorError as error:
-                if not left:
+                return await begin()
+            except TimeoutError:
+                raise
+            except OSError as error:
+                sent = isinstance(error, aiohttp.ClientOSError) and not isinstance(error, aiohttp.ClientConnectorError)
+                if sent or not left:
                     raise self._wrap(error) from error
                 self.on_retry(type(error).__name__)
                 await asyncio.sleep(RETRY_AFTER_S)
-            except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-                raise self._wrap(error) from error
         raise AssertionError  # the last round returns or raises
 
     def request_headers(self, received: Mapping[str, str], *, identity: bool, plain: bool) -> list[tuple[str, str]]:
         """The client's headers for the provider. `identity`: ask for an unencoded answer; `plain`: so is our body."""
-        kept = passed_on(received, received.get("Connection", ""))
+        kept = passed_on(received.items(), received.get("Connection", ""))
         if plain and "Content-Encoding" in received:
             kept = [pair for pair in kept if pair[0].lower() != "content-encoding"]
         if self._key:
@@ -160,9 +181,9 @@ class Upstream:
         return UpstreamError(message, code="upstream_broken")
 
 
-def passed_on(received: Mapping[str, str], connection: str) -> list[tuple[str, str]]:
+def passed_on(received: Iterable[tuple[str, str]], connection: str) -> list[tuple[str, str]]:
     """The headers that go to the other side, in their order: not those of one connection, nor those meant for us."""
-    kept = [pair for pair in received.items() if _goes_on(pair[0])]
+    kept = [pair for pair in received if _goes_on(pair[0])]
     if connection and connection.lower() not in _USUAL:
         linked = {name.strip().lower() for name in connection.split(",")}
         kept = [pair for pair in kept if pair[0].lower() not in linked]
@@ -179,9 +200,9 @@ def _goes_on(name: str) -> bool:
     return low not in HOP_BY_HOP and low != "accept-encoding" and not low.startswith("x-guardproxy-")
 
 
-def response_headers(answer: aiohttp.ClientResponse) -> list[tuple[str, str]]:
-    """The provider's headers that the client gets, in their order."""
-    kept = passed_on(answer.headers, answer.headers.get("Connection", ""))
+def response_headers(received: Iterable[tuple[str, str]], connection: str) -> list[tuple[str, str]]:
+    """The provider's headers that the client gets, in their order. `connection`: the value of that header."""
+    kept = passed_on(received, connection)
     return [pair for pair in kept if pair[0].lower() != "date"]
 
 
