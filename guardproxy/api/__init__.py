@@ -10,6 +10,10 @@ from importlib import import_module
 from pkgutil import iter_modules
 from types import MappingProxyType, ModuleType
 
+from guardproxy.api._prefix import Prefixes
+
+__all__ = ["PATHS", "SURFACES", "Prefixes"]
+
 
 def _surfaces() -> dict[str, ModuleType]:
     names = sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_"))

@@ -50,13 +50,13 @@ _made = tuple.__new__
 def head(messages: Sequence[Raw]) -> tuple[Message, ...]:
     """The leading run of system messages and the first user message."""
     found: list[Message] = []
-    leading = 0
-    while leading < len(messages) and role_of(messages[leading]) == "system":
+    leading, most = 0, len(messages)
+    while leading < most and role_of(messages[leading]) == "system":
         found.append(neutral(messages[leading]))
         leading += 1
-    for message in messages[leading : leading + HEAD_MOST]:
-        if role_of(message) == "user":
-            found.append(neutral(message))
+    for at in range(leading, min(leading + HEAD_MOST, most)):
+        if role_of(messages[at]) == "user":
+            found.append(neutral(messages[at]))
             break
     return tuple(found)
 

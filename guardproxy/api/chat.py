@@ -19,6 +19,7 @@ from guardproxy.api._chat_write import write
 from guardproxy.api._declared import declare
 from guardproxy.api._error import error
 from guardproxy.api._json import read_object
+from guardproxy.api._prefix import Messages, Prefixes
 from guardproxy.api._reply import reply
 from guardproxy.api._sse import comment
 from guardproxy.api._tools import finish_tool, tool_choice, tool_names
@@ -46,14 +47,18 @@ NOTHING: Mapping[str, object] = MappingProxyType({})
 NOBODY = Declared()
 
 
-def read(body: bytes, headers: Mapping[str, str], *, short: bool = False) -> Ask:
+def read(body: bytes, headers: Mapping[str, str], *, short: bool = False, prefixes: Prefixes | None = None) -> Ask:
     """The request as an Ask. Header names are lower-case. Raises BadAsk with the offending `param`.
 
-    `short`: a tail of the newest rounds only; `widen` gives the whole window where it is needed.
+    `short`: a tail of the newest rounds only; `widen` gives the whole window where it is needed. `prefixes`: what is
+    known of the beginnings of bodies, so that long ones are read from where they go on.
     """
-    parsed = read_object(body)
+    found = prefixes.read(body) if prefixes is not None else None
+    parsed = read_object(body) if found is None else found[1]
+    if found is not None:
+        parsed["messages"] = found[0]
     return ask_of(
-        _checked_messages(parsed),
+        _checked_messages(parsed) if found is None else found[0],
         model=_model(parsed),
         tools=parsed.get("tools") or parsed.get("functions") or (),
         body=body,
@@ -114,9 +119,9 @@ def message(ask: Ask, index: int) -> Message | None:
     return _messages.neutral(messages[index]) if 0 <= index < len(messages) else None
 
 
-def _conversation(ask: Ask) -> list[dict[str, object]]:
+def _conversation(ask: Ask) -> Sequence[Mapping[str, object]]:
     messages = ask.parsed.get("messages")
-    return messages if isinstance(messages, list) else []
+    return messages if isinstance(messages, list | Messages) else ()
 
 
 def _checked_messages(parsed: Mapping[str, object]) -> list[dict[str, object]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -81,6 +82,7 @@ class Proxy:
         self.printer = printer
         self.prices = prices
         self.ledger = Ledger(ledger_key, printer)
+        self.prefixes = api.Prefixes(int.from_bytes(os.urandom(8)))
         self.limits = limits
         self.provider = provider
         self.lease_ms = lease_ms
