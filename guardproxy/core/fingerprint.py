@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import cast
 
+from xxhash import xxh3_128_digest
+
 from guardproxy.core import outcome
 from guardproxy.core.canon import Canon, canonical
 from guardproxy.core.mask import mask, result_text, without_digits
@@ -89,6 +91,7 @@ class Fingerprinter:
         self.key = key
         self.rules = rules
         self._keyed = hashlib.blake2b(key=key, digest_size=16)
+        self._seed = int.from_bytes(hash16(key, "seed")[:8])
         self._memo: dict[int, _Known] = {}
         self._texts: dict[int, Fp] = {}
         self._canons: dict[int, Canon] = {}
@@ -106,6 +109,10 @@ class Fingerprinter:
         digest = self._keyed.copy()
         digest.update(_framed(parts))
         return digest.digest()
+
+    def quick16(self, *parts: str | bytes) -> Fp:
+        """A digest of long texts, ten times as quick: for what is compared, never for what others could forge."""
+        return xxh3_128_digest(_framed(parts), self._seed)
 
     def step(self, call: Call, result: Message | None, *, first: bool, at_ms: int) -> Step:
         """The step of a call and its result (None: not answered yet). `first`: it opens its assistant message."""

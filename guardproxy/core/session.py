@@ -7,8 +7,9 @@ turns its answer back into steps. Rules: DESIGN section 5.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import TypeVar, cast
 from urllib.parse import quote
 
@@ -27,6 +28,7 @@ MEMO = 16_384
 """Rounds and heads remembered per process; their hashes are 64 bits of a keyed hash, so that none can be forged."""
 
 T = TypeVar("T")
+_unpacked = lru_cache(maxsize=8192)(unpack)  # a fact is in the ring for 64 steps
 _Called = tuple[str, tuple[bytes, ...], dict[str, int]]
 _PLAIN = re.compile(r"[\x21-\x7e]+")
 
@@ -271,14 +273,13 @@ def _conversation(ask: Ask, printer: Fingerprinter) -> str:
         parts += (message.role, message.text, message.call_id, *message.media)
         for call in message.calls:
             parts += (call.id, call.name, call.arguments)
-    return printer.hash16(*parts).hex()
+    return printer.quick16(*parts).hex()
 
 
-def unpack_all(facts: Iterable[bytes]) -> list[Step]:
+def unpack_all(facts: Sequence[bytes]) -> list[Step]:
     """Steps of the facts that this version can read; others are left out (a rolling upgrade writes both)."""
-    facts = tuple(facts)
     try:
-        return [unpack(fact) for fact in facts]
+        return [_unpacked(fact) for fact in facts]
     except ValueError:
         steps = []
     for fact in facts:
