@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from guardproxy.core.model import Flag, Kind, Line, Trail
 from guardproxy.core.view import Spent, View
@@ -50,6 +51,8 @@ DIMENSIONS: Mapping[str, Dimension] = {
     )
 }
 
+_made = tuple.__new__  # a named tuple of all its fields at half the price
+
 COUNTED = ("turns", "tool_calls", "input_tokens", "output_tokens", "total_tokens", "cost_microusd")
 """Counted per session whether limited or not: the trace and the metrics show them."""
 
@@ -71,9 +74,9 @@ class Need:
     output_tokens: int
     cost_microusd: int
 
-    def hold(self, dimension: str) -> int:
-        """How much of `dimension` to hold: a turn, at least one call, the estimated tokens and their price."""
-        held = {
+    def holds(self) -> dict[str, int]:
+        """How much to hold by dimension: a turn, at least one call, the estimated tokens and their price."""
+        return {
             "turns": 1,
             "tool_calls": 1,
             "input_tokens": self.input_tokens,
@@ -81,22 +84,26 @@ class Need:
             "total_tokens": self.input_tokens + self.output_tokens,
             "cost_microusd": self.cost_microusd,
         }
-        return held.get(dimension, 0)
 
 
 def price(limits: Iterable[Limit], need: Need) -> tuple[Line, ...]:
     """The lines to hold in one step: every stored limit, and the session's counters without one."""
-    lines = []
-    limited = set()
-    for limit in limits:
-        row = DIMENSIONS[limit.dimension]
-        if row.judged:
-            continue
-        limited.add((limit.scope, limit.dimension))
-        hold = 0 if row.clock else need.hold(limit.dimension)
-        lines.append(Line(limit.scope, limit.dimension, hold, limit.limit, clock=row.clock))
-    lines += [Line("session", name, 0) for name in COUNTED if ("session", name) not in limited]
-    return tuple(lines)
+    held = need.holds().get
+    limited, counted = _lines(tuple(limits))
+    lines = [
+        _made(Line, (scope, name, held(name, 0), limit, key, clock)) for scope, name, _, limit, key, clock in limited
+    ]
+    return (*lines, *counted)
+
+
+@lru_cache(maxsize=64)
+def _lines(limits: tuple[Limit, ...]) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
+    """The lines of limits without what they hold, and of what is only counted. A policy asks with every request."""
+    rows = [(limit, DIMENSIONS[limit.dimension]) for limit in limits]
+    limited = [Line(one.scope, one.dimension, 0, one.limit, clock=row.clock) for one, row in rows if not row.judged]
+    known = {(line.scope, line.dimension) for line in limited}
+    counted = [Line("session", name, 0) for name in COUNTED if ("session", name) not in known]
+    return tuple(limited), tuple(counted)
 
 
 def last_affordable(view: View) -> Spent | None:

@@ -222,8 +222,7 @@ class Usage:
     estimated: bool = False
 
 
-@value
-class Line:
+class Line(NamedTuple):  # a tuple: nine are made for every request, and sent as they are
     """One budget to hold against. `key` names the scope's counters; `limit` -1 = only count."""
 
     scope: str  # span, session, and later org, team, key, user, model

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import NamedTuple
 
 from guardproxy.core.model import Line, Usage, value
 
@@ -77,8 +78,7 @@ class Opening:
     offset_ms: int = 0
 
 
-@value
-class Spent:
+class Spent(NamedTuple):
     """Where one budget line stands after `begin`: what is used and held (this hold included when admitted)."""
 
     line: Line

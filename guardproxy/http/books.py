@@ -93,6 +93,6 @@ class Books:
 
     async def _begin_late(self, opening: Opening, closing: Closing) -> Closing:
         """Count a turn that local memory admitted: without limits, since it has happened."""
-        free = tuple(replace(line, limit=-1, hold=0) for line in opening.lines)
+        free = tuple(line._replace(limit=-1, hold=0) for line in opening.lines)
         view = await self._store.begin(replace(opening, lines=free))
         return replace(closing, session=view.session, thread=view.thread)

@@ -47,6 +47,7 @@ class Answer:
     def __init__(self, connection: Connection) -> None:
         self.status = 0
         self.headers: list[tuple[str, str]] = []
+        self.known: dict[str, str] = {}
         self.complete = False
         self.error: UpstreamError | None = None
         self._connection = connection
@@ -55,11 +56,14 @@ class Answer:
 
     def header(self, name: str) -> str:
         """The first value of a header; `name` in lower case; "" if there is none."""
-        return next((value for known, value in self.headers if known.lower() == name), "")
+        return self.known.get(name, "")
 
     @property
     def content_type(self) -> str:
         """The media type without parameters, in lower case."""
+        return "application/json" if self.known.get("content-type") == "application/json" else self._content_type()
+
+    def _content_type(self) -> str:
         return self.header("content-type").partition(";")[0].strip().lower() or "application/octet-stream"
 
     async def read(self) -> bytes:
@@ -174,9 +178,9 @@ class Connection(asyncio.Protocol):
         if self._head > MOST_HEAD:
             self.fail(self._terms.broken(f"the head of its answer has more than {MOST_HEAD} bytes"))
         elif self._answer is not None and not self._begun:
-            known = name.decode("utf-8", "surrogateescape")
-            self._answer.headers.append((known, value.decode("utf-8", "surrogateescape")))
-            self._sized = self._sized or known.lower() in ("content-length", "transfer-encoding")
+            spelled, text = name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape")
+            self._answer.headers.append((spelled, text))
+            self._answer.known.setdefault(spelled.lower(), text)
 
     def on_headers_complete(self) -> None:
         """Part of httptools' protocol."""
@@ -185,8 +189,10 @@ class Connection(asyncio.Protocol):
             return
         if status < 200:  # to be continued (RFC 9110, section 15.2)
             answer.headers.clear()
+            answer.known.clear()
             return
         self._begun, answer.status = True, status
+        self._sized = "content-length" in answer.known or "transfer-encoding" in answer.known
         self._lasts = self._parser.should_keep_alive()
         self._limit_s = self._terms.idle_s
 

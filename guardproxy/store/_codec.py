@@ -42,7 +42,7 @@ def opening(value: Opening, *, newest: int = 0) -> tuple[bytes, ...]:
         len(sent),
         len(sent) < len(fact.rounds),
         fact.user,
-        [(x.scope, x.dimension, x.hold, x.limit, x.key, x.clock) for x in value.lines],
+        value.lines,
         value.lease_ms,
         value.tooled,
         value.offset_ms,

@@ -40,7 +40,7 @@ HOLDS = {
 
 @pytest.mark.parametrize("dimension", DIMENSIONS)
 def test_what_is_held(dimension: str) -> None:
-    assert NEED.hold(dimension) == HOLDS[dimension]
+    assert NEED.holds().get(dimension, 0) == HOLDS[dimension]
 
 
 def test_without_limits_the_session_is_counted() -> None:
