@@ -39,8 +39,8 @@ SMOOTH = 0.2
 """Weight of the newest turn in a model's correction of token estimates."""
 
 
-PAY_S = 2.0
-"""Seconds between two looks whether a store that was away can be told what it missed."""
+PAY_S, SETTLING_S = 2.0, 0.002
+"""Seconds between two looks: can a store that was away be told what it missed; have the last closings arrived."""
 
 DELIVERED = 20_000
 """Links of delivered rounds that a worker keeps in mind, some 3 MB."""
@@ -187,8 +187,8 @@ class Proxy:
 
     async def quiet(self) -> None:
         """Wait until the turns that were answered are settled and reported."""
-        while pending := [task for task in self._tasks if task is not self._renewing]:
-            await asyncio.wait(pending)
+        while (pending := [task for task in self._tasks if task is not self._renewing]) or self.books.settling:
+            await (asyncio.wait(pending) if pending else asyncio.sleep(SETTLING_S))
 
     def _retried(self, error_type: str) -> None:
         self.telemetry.count("upstream.retries", {"provider": self.provider, "error.type": error_type}, 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from guardproxy.core.memory import LocalMemory
@@ -38,6 +39,7 @@ class Books:
         self._openings: dict[str, Opening] = {}
         self._owed: deque[tuple[Opening | None, Closing]] = deque(maxlen=OWED)
         self.live: dict[str, Opening] = {}
+        self.settling = 0  # closings on their way
 
     async def begin(self, opening: Opening, whole: Callable[[], Opening]) -> View:
         """Trip 1, or the same question to local memory. `StoreError` only under policy `closed`.
@@ -67,6 +69,20 @@ class Books:
             await self._store.settle(closing)
         except StoreError:
             self._owed.append((None, closing))
+
+    def settle_soon(self, closing: Closing, done: Callable[[bool], None]) -> bool:
+        """`settle` without waiting, where the store takes it now; see there. `quiet` waits for it."""
+        send = getattr(self._store, "settle_soon", None)  # a store in this process has none
+        if send is None or closing.token in self._openings or not send(closing, partial(self._settled, closing, done)):
+            return False
+        self.settling += 1
+        return True
+
+    def _settled(self, closing: Closing, done: Callable[[bool], None], went_well: bool) -> None:  # noqa: FBT001  # a callback's one argument
+        self.settling -= 1
+        if went_well:
+            self.live.pop(closing.token, None)
+        done(went_well)
 
     async def pay(self) -> int:
         """Tell the store what it missed; called when it is back. Answers how many turns were told."""

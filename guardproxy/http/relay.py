@@ -78,7 +78,7 @@ async def _stream(turn: Turn, answer: Answer) -> web.StreamResponse:
         async for chunk in answer.pieces():
             done.first_chunk()
             out = view.feed(chunk)
-            if turn.settling is None and view.watcher.ended:
+            if not turn.settled and view.watcher.ended:
                 _take_over(turn, view, dropped=view.drop is not None)
                 await turn.settle_first()  # usage may come as late as [DONE]
             if out:
@@ -94,7 +94,7 @@ async def _stream(turn: Turn, answer: Answer) -> web.StreamResponse:
     if not seen and (broke is not None or not view.blind):
         return await _broken(turn, view, response, broke)
     rest = view.finish()
-    if turn.settling is None:
+    if not turn.settled:
         _take_over(turn, view, dropped=view.drop is not None)
         turn.settle()
     if rest:
@@ -118,7 +118,7 @@ def _read(turn: Turn, view: _View, *, dropped: bool) -> None:
 
 def _left(turn: Turn, view: _View) -> None:
     """The client went away: it pays for what was produced; leaving the block closes the provider's stream."""
-    if turn.settling is None:
+    if not turn.settled:
         _read(turn, view, dropped=False)
         turn.outcome.outcome = "abandoned"
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from dataclasses import replace
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from guardproxy.core.model import (
     SpliceUsage,
     Usage,
 )
-from guardproxy.core.view import Opening, View
+from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import BadAsk, GuardError, StoreError
 from guardproxy.http import closing, intake, relay, reporting
 from guardproxy.http.outcome import Outcome
@@ -62,7 +63,7 @@ class Turn:
         self.put_back: tuple[AppendText, ...] = ()
         self.view: View | None = None
         self.report: TurnReport | None = None
-        self.settling: asyncio.Task[None] | None = None
+        self.settled = False
         self.taken_back = False
 
     async def serve(self) -> web.StreamResponse:
@@ -139,7 +140,7 @@ class Turn:
             self.view = await self.proxy.books.begin(self.opening, self._whole)
         except StoreError:
             return  # the lease ends by itself
-        await self._settle()
+        self.settle()
 
     def message(self, index: int) -> Message | None:
         """The message at an index of the request, if there is one."""
@@ -239,34 +240,54 @@ class Turn:
         return web.Response(status=error.status, body=self.surface.error(error, extra), headers=headers)
 
     def settle(self) -> None:
-        """Trip 2 and the report, once, beside the caller. `Proxy.close` waits for it."""
-        if self.settling is None:
-            self.settling = self.proxy.spawn(self._settle())
+        """Trip 2 and the report, once; nobody waits for them but `Proxy.close`."""
+        if self.settled:
+            return
+        self.settled = True
+        self.outcome.ended_ns = time.time_ns()
+        try:
+            self._settle()
+        except Exception:  # noqa: BLE001  # the client has its answer; the lease ends the hold
+            self.proxy.fault(f"settling a turn of {self.route}")
+
+    def _settle(self) -> None:
+        view, proxy = self.view, self.proxy
+        if view is None:
+            return
+        self.report = reporting.report_of(self, view)
+        if not view.admitted or view.closed:
+            proxy.done(self)
+            return
+        told = closing.closing_of(self, view)
+        if not proxy.books.settle_soon(told, partial(self._answered, told)):
+            proxy.spawn(self._settle_later(told))
+
+    def _answered(self, told: Closing, went_well: bool) -> None:  # noqa: FBT001  # a callback's one argument
+        if went_well:
+            self._over()
+        else:
+            self.proxy.spawn(self._settle_later(told))
+
+    async def _settle_later(self, told: Closing) -> None:
+        await self.proxy.books.settle(told)
+        self._over()
+
+    def _over(self) -> None:
+        self.outcome.settle_ns = time.time_ns() - self.outcome.ended_ns
+        try:
+            self.proxy.done(self)
+        except Exception:  # noqa: BLE001  # as above
+            self.proxy.fault(f"reporting a turn of {self.route}")
 
     async def settle_first(self) -> None:
         """Send trip 2 on its way before the end of the answer, so that the client's next request finds it done.
 
-        One turn of the loop hands it to the connection, the next one sends it; its reply is not waited for.
+        The next turn of the loop sends it; its reply is not waited for.
         """
         self.settle()
-        await asyncio.sleep(0)
         await asyncio.sleep(0)
 
     def final_report(self) -> TurnReport:
         """The report with the times that were not known when the turn was settled."""
         report: TurnReport = self.report  # type: ignore[assignment]  # `done` is called only with a report
         return reporting.finish(report, self.outcome)
-
-    async def _settle(self) -> None:
-        view = self.view
-        self.outcome.ended_ns = time.time_ns()
-        try:
-            if view is not None:
-                self.report = reporting.report_of(self, view)
-                if view.admitted and not view.closed:
-                    begun = time.perf_counter_ns()
-                    await self.proxy.books.settle(closing.closing_of(self, view))
-                    self.outcome.settle_ns = time.perf_counter_ns() - begun
-            self.proxy.done(self)
-        except Exception:  # noqa: BLE001  # the client has its answer; the lease ends the hold
-            self.proxy.fault(f"settling a turn of {self.route}")

@@ -77,6 +77,19 @@ class Client:
             reply = await self._ask(load + packed, deadline, answers=2)
         return self._taken(reply)
 
+    def run_soon(self, script: str, key: bytes, arguments: tuple[bytes, ...]) -> asyncio.Future[object] | None:
+        """Run a script with this turn of the loop; its answer is looked at with `ran`. None: there is no connection."""
+        if self._wire is None:
+            return None
+        packed = pack(("EVALSHA", self._sha[script], 1, key, *arguments))
+        return self._wire.send(packed, self._loop.time() + self._timeout_s)
+
+    @staticmethod
+    def ran(reply: asyncio.Future[object]) -> bool:
+        """Whether a script did what it should; if not, `run` will, or says why not."""
+        failed = reply.cancelled() or reply.exception() is not None
+        return not failed and not isinstance(reply.result(), hiredis.ReplyError)
+
     async def command(self, *words: str | bytes | int) -> object:
         """Send one command. `StoreError` when it fails."""
         packed = pack(words)

@@ -6,7 +6,7 @@ Every method raises `StoreError` when the server does not answer in time; see `_
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -128,6 +128,17 @@ class Store:
     async def settle(self, closing: Closing) -> None:
         """Trip 2: release the hold, count what was used, keep the answer. Without a hold it does nothing."""
         await self._client.run("settle", _key(closing.org), _codec.closing(closing))
+
+    def settle_soon(self, closing: Closing, done: Callable[[bool], None]) -> bool:
+        """`settle` without waiting: `done` hears whether it went well; if not, `settle` is to be called.
+
+        False: it cannot be sent now, and `done` hears nothing.
+        """
+        reply = self._client.run_soon("settle", _key(closing.org), _codec.closing(closing))
+        if reply is None:
+            return False
+        reply.add_done_callback(lambda answered: done(self._client.ran(answered)))
+        return True
 
     async def renew(self, org: str, token: str, lease_ms: int, offset_ms: int = 0) -> None:
         """Lengthen a hold to `lease_ms` from now; never shorten it."""

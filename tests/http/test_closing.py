@@ -30,6 +30,9 @@ class Spy:
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
 
+    def settle_soon(self, _closing: Closing, _done: object) -> bool:
+        return False
+
     async def settle(self, closing: Closing) -> None:
         self.told.append(closing)
         await self._store.settle(closing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -43,7 +43,7 @@ class Books:
 
 async def begin(store: Store, books: Books, session: int, hold: int, now: int) -> None:
     agent = Agent(store, session=f"s{session}", thread="t", user=str(now), offset_ms=now, lease_ms=LEASE)
-    agent.lines = (replace(LIMITED, hold=hold), replace(FREE, hold=hold))
+    agent.lines = (LIMITED._replace(hold=hold), FREE._replace(hold=hold))
     opening = agent.opening()
     one, two = await asyncio.gather(store.begin(opening), store.begin(opening))
     assert one == two
