@@ -14,6 +14,7 @@ HEALTHY: dict[str, Callable[[Run], None]] = {
     "batch_edits": building.batch_edits,
     "test_driven": building.test_driven,
     "browsing": office.browsing,
+    "on_screen": office.on_screen,
     "todo_list": building.todo_list,
     "fan_out": office.fan_out,
     "long_chat": office.long_chat,

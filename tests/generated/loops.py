@@ -150,16 +150,16 @@ def interleaved(run: Run, noise: Noise, times: int) -> None:
 
 
 def cycle(run: Run, noise: Noise, times: int) -> None:
-    """Rounds of two to six calls, some of them in parallel and in any order."""
+    """Rounds of two to six calls; two of them in parallel, or all, in any order."""
     period = run.rng.randint(2, 6)
     ops = [run.rng.choice([failing, still])(run) for _ in range(period)]
-    both = run.rng.random() < 0.3 and period > 2
+    parallel = run.rng.choices([0, min(2, period - 1), period], [6, 3, 1])[0]
+    parallel = 0 if parallel == 1 else parallel
     for _ in range(times):
-        rest = ops
-        if both:
-            run.do(*[noise(op()) for op in run.rng.sample(ops[:2], 2)])
-            rest = ops[2:]
-        for op in rest:
+        if parallel:
+            run.do(*[noise(op()) for op in run.rng.sample(ops[:parallel], parallel)])
+            noise.aside()
+        for op in ops[parallel:]:
             run.do(noise(op()))
             noise.aside()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.generated.making import Json, Op, Run
+from tests.generated.making import Json, Run
 from tests.generated.words import Words
 
 
@@ -15,6 +15,13 @@ def polling(run: Run) -> None:
     run.begin(f"Start the {words.noun()} {words.verb()} job and tell me when it is done. {words.sentence()}")
     tool = run.rng.choice(["get_job_status", "mcp__jobs__status", "check_export", "shell"])
     run.do((f"start_{words.noun()}", {"name": words.noun()}, json.dumps({"job_id": job, "status": "queued"})))
+    if run.rng.random() < 0.3:  # no figure to see it by: a build that waits, runs, and is through
+        for state in ("queued", "in_progress", "completed"):
+            for _ in range(1 if state == "completed" else run.rng.randint(1, 5)):
+                run.do((tool, {"job_id": job}, json.dumps({"job_id": job, "status": state})))
+                if state != "completed":
+                    run.do(client.wait(60))
+        return run.say(words.prose(2))
     percent, still = 0, False
     while percent < 100:
         still = not still and run.rng.random() < 0.15
@@ -27,7 +34,7 @@ def polling(run: Run) -> None:
         if run.rng.random() < 0.4:
             run.do(client.wait(run.rng.choice([10, 15, 30])))
     run.do(("get_result", {"job_id": job}, json.dumps([words.row() for _ in range(3)])))
-    run.say(words.prose(2))
+    return run.say(words.prose(2))
 
 
 def paging(run: Run) -> None:
@@ -52,6 +59,31 @@ def paging(run: Run) -> None:
     run.say(words.prose(1))
 
 
+def picture(words: Words) -> Json:
+    url = f"data:image/png;base64,iVBORw0KGgo{words.token(160)}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def on_screen(run: Run) -> None:
+    """A screen that is worked by mouse and keys: each action answers with a picture and nothing else."""
+    words, rng = run.words, run.rng
+    run.begin(f"Open the {words.noun()} settings and {words.verb()} the {words.noun()}.")
+    for _ in range(rng.randint(25, 45)):
+        place = [rng.randint(20, 1200), rng.randint(20, 760)]
+        asked = rng.choice(
+            [
+                {"action": "screenshot"},
+                {"action": "wait", "duration": 2},
+                {"action": "left_click", "coordinate": place},
+                {"action": "scroll", "coordinate": [640, 400], "scroll_direction": "down", "scroll_amount": 5},
+                {"action": "key", "text": rng.choice(["Tab", "Return", "Down"])},
+                {"action": "type", "text": words.noun()},
+            ]
+        )
+        run.do(("computer", asked, [picture(words)]))
+    run.say(words.prose(1))
+
+
 def browsing(run: Run) -> None:
     """A browser: pages, clicks, waits, and screenshots as images."""
     words, rng = run.words, run.rng
@@ -65,14 +97,6 @@ def browsing(run: Run) -> None:
         )
         return f"### Page state\n- Page URL: {words.url()}\n- Page Title: {words.noun()} {words.noun()}\n{items}"
 
-    def picture() -> Op:
-        url = f"data:image/png;base64,iVBORw0KGgo{words.token(160)}"
-        content = [
-            {"type": "text", "text": "Took the viewport screenshot"},
-            {"type": "image_url", "image_url": {"url": url}},
-        ]
-        return f"{prefix}take_screenshot", {}, content
-
     for _ in range(rng.randint(8, 14)):
         run.do((f"{prefix}navigate", {"url": words.url()}, page()))
         for _ in range(rng.randint(1, 4)):
@@ -84,7 +108,8 @@ def browsing(run: Run) -> None:
             elif what == 1:
                 run.do((f"{prefix}type", {"ref": ref, "text": words.noun()}, f"Typed into {ref}"))
             elif what == 2:
-                run.do(picture())
+                told = [{"type": "text", "text": "Took the viewport screenshot"}, picture(words)]
+                run.do((f"{prefix}take_screenshot", {}, told))
             else:
                 run.do((f"{prefix}click", {"element": words.noun(), "ref": ref}, page()))
         if rng.random() < 0.1:
@@ -196,11 +221,11 @@ def data_pipeline(run: Run) -> None:
 
 
 def research(run: Run) -> None:
-    """Many searches in new words; some find nothing, at most two in a row."""
+    """Many searches in new words; some find nothing, at most two in a row. A page may be read again later."""
     words, client, rng = run.words, run.client, run.rng
     topic = f"{words.adjective()} {words.noun()}"
     run.begin(f"Write a report about the {topic}. {words.prose(2)}")
-    dry = 0
+    dry, read = 0, []
     for _ in range(rng.randint(12, 25)):
         query = " ".join(
             [
@@ -215,7 +240,11 @@ def research(run: Run) -> None:
         hits = [] if dry else [(words.sentence(), words.url(), words.prose(2)) for _ in range(rng.randint(2, 4))]
         run.do(client.search(query.strip(), hits))
         for _, url, _ in hits[: rng.randint(0, 2)]:
-            run.do(client.fetch(url, "Error: 403 Forbidden" if rng.random() < 0.1 else words.prose(8)))
+            op = client.fetch(url, "Error: 403 Forbidden" if rng.random() < 0.1 else words.prose(8))
+            run.do(op)
+            read.append(op)
+        if read and rng.random() < 0.1:
+            run.do(rng.choice(read))
         if rng.random() < 0.15:
             run.do(client.write("notes.md", words.prose(8)))
     run.do(client.write("report.md", words.prose(15)))
@@ -280,11 +309,14 @@ def letters(run: Run) -> None:
 
 
 def monitoring(run: Run) -> None:
-    """A person asked for a look every few minutes; the numbers move, the state is well most of the time."""
+    """A person asked for a look every few minutes; the state is well most of the time. Most services tell numbers, too,
+    which move; some say `healthy` and no more, and that is what the person wants to hear each time.
+    """
     words, client, rng = run.words, run.client, run.rng
     app = f"{words.noun()}-{words.noun()}"
     run.begin(f"Check {app} every five minutes for the next hours and tell me if anything is wrong.")
     shell = rng.random() < 0.5
+    still = rng.random() < 0.25
     uptime, served = words.number(5), words.number(6)
     for _ in range(rng.randint(12, 24)):
         uptime, served = uptime + 300 + rng.randint(0, 3), served + rng.randint(100, 4000)
@@ -297,7 +329,7 @@ def monitoring(run: Run) -> None:
         }
         if rng.random() < 0.1:
             state["status"], state["warning"] = "degraded", words.sentence()
-        told = json.dumps(state)
+        told = "healthy" if still else json.dumps(state)
         run.do(
             client.shell(f"curl -s https://{app}.example/health", told)
             if shell
@@ -326,6 +358,7 @@ def translating(run: Run) -> None:
 
 
 def order(words: Words, number: str) -> str:
+    """What is known of an order."""
     state = words.rng.choice(["delivered", "pending", "processed", "cancelled"])
     return json.dumps(
         {"order_id": number, "status": state, "items": [words.row() for _ in range(2)], "city": words.name()}
@@ -346,6 +379,8 @@ def customers(run: Run) -> None:
             run.do(("get_order_details", {"order_id": orders[0][1:]}, "Error: order not found"))
         for one in orders:
             run.do(("get_order_details", {"order_id": one}, order(words, one)))
+        if rng.random() < 0.3:
+            run.do(("get_user_details", {"user_id": user}, json.dumps({"user_id": user, "orders": orders})))
         run.say(f"{words.prose(2)} Shall I go on? (yes/no)")
         run.user(rng.choice(["yes", f"Yes, please. {words.sentence()}"]))
         what = rng.choice(["cancel_pending_order", "return_delivered_order_items", "modify_pending_order_address"])

@@ -26,6 +26,7 @@ LINKS = "and but while because after before so although when unless since where"
 FOLDERS = "app src lib core pkg internal services modules server web client api jobs plugins".split()
 CITIES = "Lisbon Oslo Turin Quito Osaka Ghent Leeds Hanoi Accra Perth Bergen Malmo Porto Lyon Basel Cork".split()
 NAMES = "Ana Bo Cleo Dan Eva Finn Gia Hugo Ida Jon Kim Lea Max Nia Olaf Pia Ravi Sia Tom Uma Vera Wim Yan Zoe".split()
+HAN = "我们先看一下这个文件里面的内容然后再修改数据库表格查询订单客户服务器日志时间问题结果页面代码测试运行完成失败"
 EXTENSIONS = {"python": "py", "typescript": "ts", "go": "go", "rust": "rs"}
 
 
@@ -37,6 +38,7 @@ class Words:
         self.language = rng.choice(list(EXTENSIONS))
         self.ext = EXTENSIONS[self.language]
         self.root = rng.choice([f"/workspace/{self.noun()}", f"/srv/{self.noun()}-{self.noun()}", "/app", "/repo"])
+        self.chinese = rng.random() < 0.15
         self.clock = rng.randrange(1_700_000_000, 1_760_000_000)
 
     def noun(self) -> str:
@@ -76,6 +78,8 @@ class Words:
         return list(found)
 
     def sentence(self) -> str:
+        if self.chinese:
+            return "".join(self.rng.choices(HAN, k=self.rng.randint(8, 18))) + "。"
         first = f"the {self.adjective()} {self.noun()} {self.verb()}s the {self.noun()}"
         if self.rng.random() < 0.4:
             first += f" {self.rng.choice(LINKS)} a {self.noun()} must {self.verb()}"
