@@ -47,6 +47,7 @@ class Noise:
         self.rng = run.rng
         self.shuffles = run.rng.random() < 0.5
         self.form = run.rng.choice(["none", "none", "time", "took", "id", "process"])
+        self.key = run.rng.choice(["took_ms", "duration_ms", "took", "elapsed_seconds"])
         run.client.spoken = self.printed
         run.chat = run.rng.choice([0.0, 0.3, 0.8])
 
@@ -62,16 +63,19 @@ class Noise:
     def answered(self, text: str) -> str:
         """The answer of a remote tool."""
         words = self.run.words
-        key, value = {
-            "time": ("timestamp", words.stamp()),
-            "took": ("took_ms", words.number(3)),
-            "id": ("request_id", words.uuid()),
-        }.get(self.form, ("", ""))
-        if not key:
-            return text
         if text.startswith("{"):
-            return json.dumps({**json.loads(text), key: value})
-        return text if text.startswith("[") else f"{text}\n({key}: {value})"
+            more = {
+                "time": {"timestamp": words.stamp()},
+                "took": {self.key: words.number(3)},
+                "id": {"request_id": words.uuid()},
+            }.get(self.form, {})
+            return json.dumps({**json.loads(text), **more})
+        more = {
+            "time": f"\n(as of {words.stamp()})",
+            "took": f"\n(took {words.number(3)}ms)",
+            "id": f"\n(request id: req_{words.token(24)})",
+        }.get(self.form, "")
+        return text if text.startswith("[") else text + more
 
     def __call__(self, op: Op) -> Op:
         tool, arguments, result = op

@@ -25,6 +25,8 @@ class Client:
         self.rng = words.rng
         self.style = words.rng.choice(STYLES)
         self.full_form = words.rng.random() < 0.5
+        self.asked: dict[str, str] = {}
+        """What is wanted of a page, the same each time."""
         self.spoken: Callable[[str], str] = str
         """What becomes of a program's output: a loop's noise is put here, inside the client's own form."""
 
@@ -215,7 +217,9 @@ class Client:
 
     def fetch(self, url: str, text: str) -> Op:
         tool = {"claude": "WebFetch", "opencode": "webfetch"}.get(self.style, "web_fetch")
-        more = {"prompt": self.words.sentence()} if self.style == "claude" else {}
+        if self.style == "claude" and url not in self.asked:
+            self.asked[url] = self.words.sentence()
+        more = {"prompt": self.asked[url]} if self.style == "claude" else {}
         return tool, {"url": url, **more}, text
 
     def agent(self, title: str, prompt: str, report: str) -> Op:
