@@ -6,15 +6,16 @@ Untouched answers are read in batches, after the bytes have gone: `feed` hands b
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from guardproxy.api import _chat_cut
 from guardproxy.api._answer import Answer
 from guardproxy.api._chat_cut import StreamCut
 from guardproxy.api._json import peek
 from guardproxy.api._sse import Decoder
 from guardproxy.api._template import Reader
-from guardproxy.core.model import Ask, Call, DropCalls, Usage
+from guardproxy.api._watcher import Watcher
+from guardproxy.core.model import Ask, DropCalls
+
+__all__ = ["Watcher", "watch"]
 
 BATCH = 16 * 1024
 """Bytes of a stream that may wait to be read: small beside a stream, large beside a chunk."""
@@ -24,126 +25,6 @@ SHORT = 24
 
 MAX_WHOLE = 64 * 1024 * 1024
 """A body longer than this is handed on unread (the bound on request bodies)."""
-
-
-class _Way(Protocol):
-    """How an answer passes through."""
-
-    @property
-    def touched(self) -> bool: ...
-    @property
-    def own_text(self) -> bool: ...
-    @property
-    def may_be_over(self) -> bool: ...
-    def feed(self, chunk: bytes) -> bytes: ...
-    def finish(self) -> bytes: ...
-    def settle(self) -> None: ...
-
-
-class Watcher:
-    """The view of one answer, choice 0 where there are several. All of it may be asked for at any time."""
-
-    def __init__(self, way: _Way, answer: Answer, *, ok: bool) -> None:
-        self._way = way
-        self._answer = answer
-        self._ok = ok
-        self.feed = way.feed
-        """The bytes for the client: the same object where untouched."""
-
-    def finish(self) -> bytes:
-        """The rest, after the last chunk."""
-        return self._way.finish()
-
-    def _read(self) -> Answer:
-        self._way.settle()
-        return self._answer
-
-    @property
-    def calls(self) -> tuple[Call, ...]:
-        """The calls that the model made, also those taken out."""
-        return self._read().first.built()
-
-    @property
-    def call_count(self) -> int:
-        """How many calls the model made; of very many not all are kept."""
-        return self._read().first.call_count
-
-    @property
-    def answers(self) -> tuple[tuple[str, tuple[Call, ...]], ...]:
-        """(text, calls) of every choice."""
-        choices = self._read().choices
-        return tuple((choices[index].text, choices[index].built()) for index in sorted(choices))
-
-    @property
-    def text(self) -> str:
-        """The model's visible text, up to 256 Ki characters."""
-        return self._read().first.text
-
-    @property
-    def text_chars(self) -> int:
-        """Characters of visible text, unbounded."""
-        return self._read().first.chars
-
-    @property
-    def produced_chars(self) -> int:
-        """Characters of text, reasoning and arguments over all choices: what an estimate of the output starts from."""
-        return sum(choice.produced for choice in self._read().choices.values())
-
-    @property
-    def usage(self) -> Usage | None:
-        """What the provider counted, if it said so."""
-        return self._read().usage
-
-    @property
-    def response_model(self) -> str:
-        """The model that the provider names."""
-        return self._read().model
-
-    @property
-    def response_id(self) -> str:
-        """The provider's id of the answer."""
-        return self._read().id
-
-    @property
-    def finish_reason(self) -> str:
-        """As the provider gave it; presence of calls decides, not this."""
-        return self._read().first.finish
-
-    @property
-    def first_token(self) -> bool:
-        """Something of the answer has arrived: text, thought or call."""
-        return any(choice.produced or choice.built() for choice in self._read().choices.values())
-
-    @property
-    def failed(self) -> bool:
-        """The provider reported an error inside an answer that began well."""
-        return self._read().failed
-
-    @property
-    def complete(self) -> bool:
-        """The whole answer has arrived: a finish reason or [DONE], and no error."""
-        answer = self._read()
-        return self._ok and not answer.failed and (answer.done or bool(answer.first.finish))
-
-    @property
-    def ended(self) -> bool:
-        """[DONE] has come: nothing more will. Cheap enough to be asked after each chunk, unlike the rest.
-
-        A finish reason does not end a stream: the usage comes after it. Some providers never send [DONE].
-        """
-        if self._way.may_be_over:
-            self._way.settle()
-        return self._answer.done
-
-    @property
-    def touched(self) -> bool:
-        """The client was given other bytes than the provider sent, a stripped usage chunk apart."""
-        return self._way.touched
-
-    @property
-    def own_text(self) -> bool:
-        """Our text was put in the place of an answer that had none of its own; `text` stays the model's."""
-        return self._way.own_text
 
 
 def watch(

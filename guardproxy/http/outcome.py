@@ -12,19 +12,29 @@ from guardproxy.core.model import Call, Reject, Usage
 from guardproxy.errors import GuardError
 
 
-class Watched(Protocol):
-    """What is read of a surface's watcher at the end of an answer."""
+class Seen(Protocol):
+    """What a surface's watcher says of an answer at its end."""
 
-    calls: tuple[Call, ...]
-    text: str
-    text_chars: int
-    produced_chars: int
-    call_count: int
-    usage: Usage | None
-    response_model: str
-    response_id: str
-    finish_reason: str
-    complete: bool
+    @property
+    def calls(self) -> tuple[Call, ...]: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def text_chars(self) -> int: ...
+    @property
+    def produced_chars(self) -> int: ...
+    @property
+    def call_count(self) -> int: ...
+    @property
+    def usage(self) -> Usage | None: ...
+    @property
+    def response_model(self) -> str: ...
+    @property
+    def response_id(self) -> str: ...
+    @property
+    def finish_reason(self) -> str: ...
+    @property
+    def complete(self) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -69,16 +79,16 @@ class Outcome:
         self.outcome, self.answer, self.status, self.text = "answered", "own", 200, text
         self.text_chars = 0  # nobody is charged for our words
 
-    def read(self, watched: Watched, *, dropped: bool) -> None:
+    def read(self, seen: Seen, *, dropped: bool) -> None:
         """Take over what the watcher saw of the provider's answer. `dropped`: its calls were taken out."""
-        self.text, self.text_chars, self.usage = watched.text, watched.text_chars, watched.usage
-        self.produced_chars = watched.produced_chars
-        self.response_model, self.response_id = watched.response_model, watched.response_id
-        self.finish_reason = watched.finish_reason
-        self.calls = () if dropped else watched.calls
-        self.call_count = 0 if dropped else watched.call_count
-        self.dropped = watched.calls if dropped else ()
-        self.outcome = "answered" if watched.complete else "failed"
+        self.text, self.text_chars, self.usage = seen.text, seen.text_chars, seen.usage
+        self.produced_chars = seen.produced_chars
+        self.response_model, self.response_id = seen.response_model, seen.response_id
+        self.finish_reason = seen.finish_reason
+        self.calls = () if dropped else seen.calls
+        self.call_count = 0 if dropped else seen.call_count
+        self.dropped = seen.calls if dropped else ()
+        self.outcome = "answered" if seen.complete else "failed"
         if self.calls:
             self.answer = "calls"
         elif self.text_chars:

@@ -104,16 +104,20 @@ async def _stream(turn: Turn, answer: Answer) -> web.StreamResponse:
 
 
 def _take_over(turn: Turn, view: _View, *, dropped: bool) -> None:
-    _read(turn, view, dropped=dropped)
+    failed = _read(turn, view, dropped=dropped)
     if view.blind:  # an answer there was; what it says is seen with the next request
         turn.outcome.outcome, turn.outcome.answer = "answered", "calls"
-    if view.watcher.failed:
+    if failed:
         turn.outcome.error_type = "upstream_error"  # the provider told the client itself
 
 
-def _read(turn: Turn, view: _View, *, dropped: bool) -> None:
-    turn.outcome.read(view.watcher, dropped=dropped)
+def _read(turn: Turn, view: _View, *, dropped: bool) -> bool:
+    """Take over what was seen; whether the provider told of an error inside it."""
+    seen = view.watcher.seen()
+    turn.outcome.read(seen, dropped=dropped)
     turn.outcome.blind = view.blind and turn.outcome.upstream_status < 400
+    failed: bool = seen.failed
+    return failed
 
 
 def _left(turn: Turn, view: _View) -> None:
