@@ -132,7 +132,7 @@ class Proxy:
         if self._full():
             return self._shed()
         read = target.surface is not None and request.method == "POST"
-        if read and await self._arrival(request) and self._full():
+        if read and not request.content.is_eof() and await self._arrival(request) and self._full():
             return self._shed()
         self.in_flight += 1
         try:

@@ -79,16 +79,16 @@ def malformed() -> BadAsk:
 
 
 async def _read(request: web.BaseRequest, max_body: int) -> bytes:
-    declared = request.content_length or 0
-    if declared > max_body:
-        raise _too_large(declared, max_body)
-    await expected(request)
     content = request.content
     if content.is_eof() and not content.exception():  # it came with the head: the usual case, and nothing to wait for
         whole = content.read_nowait()
         if len(whole) > max_body:
             raise _too_large(len(whole), max_body)
         return whole
+    declared = request.content_length or 0
+    if declared > max_body:
+        raise _too_large(declared, max_body)
+    await expected(request)
     try:
         return await _gathered(content, max_body)
     except TimeoutError:

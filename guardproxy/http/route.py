@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from types import ModuleType
 from urllib.parse import unquote
 
@@ -43,6 +44,7 @@ def split(target: str) -> tuple[str, str]:
     return decoded if decoded.isprintable() else session, slash + rest
 
 
+@lru_cache(maxsize=1024)
 def resolve(target: str) -> Target:
     """Where a request target leads. Raises `BadAsk` for a path that is passed on nowhere."""
     session, rest = split(target)
