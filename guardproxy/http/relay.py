@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from aiohttp import ClientResponse, web
 
 from guardproxy.core.model import DropCalls, SpliceUsage
+from guardproxy.core.rounds import calls_in
 from guardproxy.errors import UpstreamError
 from guardproxy.http.upstream import Inflater, response_headers
 
@@ -105,8 +106,11 @@ def _take_over(turn: Turn, view: _View, *, dropped: bool) -> None:
 
 
 def _read(turn: Turn, view: _View, *, dropped: bool) -> None:
-    turn.outcome.read(view.watcher, dropped=dropped)
-    turn.outcome.blind = view.blind and turn.outcome.upstream_status < 400
+    done = turn.outcome
+    done.read(view.watcher, dropped=dropped)
+    if done.answer == "text":
+        done.wrote(calls_in(turn.ask, done.text))
+    done.blind = view.blind and done.upstream_status < 400
 
 
 def _left(turn: Turn, view: _View) -> None:

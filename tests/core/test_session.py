@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from guardproxy.core import session
+from guardproxy.core import rounds, session
 from guardproxy.core.fingerprint import Fingerprinter, pack, unpack
 from guardproxy.core.model import Ask, Call, Flag, Kind, Message
 from guardproxy.core.view import Identity, TurnFact
@@ -39,7 +39,7 @@ PAIRS: dict[str, tuple[list[str], list[tuple[str, str]], list[str | None]]] = {
 @pytest.mark.parametrize("name", PAIRS)
 def test_pairing(name: str) -> None:
     ids, answers, expected = PAIRS[name]
-    paired = session.pair([Call("f", "{}", i) for i in ids], results(*answers))
+    paired = rounds.pair([Call("f", "{}", i) for i in ids], results(*answers))
 
     assert [message and message.text for message in paired] == expected
 
@@ -47,7 +47,7 @@ def test_pairing(name: str) -> None:
 def test_ids_that_repeat_across_turns_pair_inside_their_round() -> None:
     """B48: one constant id for every call."""
     history = [part for n in range(4) for part in (called(("t", f'{{"n":{n}}}', "Z")), result(f"r{n}", "Z"))]
-    found = session.rounds(ask(TASK, *history))
+    found = rounds.rounds(ask(TASK, *history))
 
     assert [(turn.calls[0].arguments, turn.results[0] and turn.results[0].text) for turn in found] == [
         (f'{{"n":{n}}}', f"r{n}") for n in range(4)
@@ -55,7 +55,7 @@ def test_ids_that_repeat_across_turns_pair_inside_their_round() -> None:
 
 
 def test_rounds() -> None:
-    found = session.rounds(
+    found = rounds.rounds(
         ask(
             system("S"),
             TASK,
@@ -340,6 +340,6 @@ def test_an_ask_without_messages_of_its_own_is_no_trouble() -> None:
     """All roles mixed up: nothing raises, nothing is paired that does not belong together."""
     odd: Ask = ask(result("1", "a"), called(("f", "{}", "a")), result("2", "a"), result("3", "b"))
 
-    assert [turn.results[0] and turn.results[0].text for turn in session.rounds(odd)] == ["2"]
+    assert [turn.results[0] and turn.results[0].text for turn in rounds.rounds(odd)] == ["2"]
     assert session.identify(odd, PRINTER, "org").head
     assert kinds(session.observe(odd, PRINTER, 0)) == "CALL"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from guardproxy.core import advice, session
+from guardproxy.core import advice, rounds, session
 from guardproxy.core.advice import Facts, Progress
 from guardproxy.core.fingerprint import strip_own
 from guardproxy.core.model import AppendText, Ask, Call, Decision, Flag, Kind, Message, Rung, Step
@@ -73,7 +73,7 @@ def _remembered(steps: Sequence[Step]) -> str:
 
 def progress(ask: Ask, decision: Decision) -> Progress:
     """What the run has done as far as this request shows: calls per tool, and the newest results in short."""
-    found = session.rounds(ask)
+    found = rounds.rounds(ask)
     tools = Counter(call.name for turn in found for call in turn.calls)
     newest = [
         (call.name, _short(result.text))
@@ -101,7 +101,7 @@ def _told(ask: Ask, back: int) -> tuple[Call | None, Message | None]:
     """The call that is `back` steps before the newest (parallel calls: the one the finding is about)."""
     pairs = [
         pair
-        for turn in reversed(session.rounds(ask))
+        for turn in reversed(rounds.rounds(ask))
         for pair in zip(reversed(turn.calls), reversed(turn.results), strict=True)
     ]
     return pairs[min(back, len(pairs) - 1)] if pairs else (None, None)
