@@ -36,7 +36,7 @@ _REJECTED = re.compile(
     re.IGNORECASE,
 )
 _OBSERVATION = re.compile(r"\s*\**Observation(?: \d+)?\**:[ \t]*\n?", re.IGNORECASE)
-_SURROUNDINGS = ("\n<environment_details>", "\n<system-reminder>")
+_SURROUNDINGS = ("\n<environment_details>", "\n<system-reminder>", "\n# *SEARCH/REPLACE block* Rules:")
 
 
 def is_observation(text: str) -> bool:

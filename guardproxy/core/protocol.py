@@ -13,7 +13,19 @@ from collections.abc import Callable, Iterable, Sequence
 
 from guardproxy.core.harness import is_harness, is_observation, is_rejection, result_of
 from guardproxy.core.model import Ask, Call, Message, value
-from guardproxy.core.written import CODE, EDIT, FENCE, JSON, MARKUP, REACT, TAGS, TRANSCRIPT, Written, written
+from guardproxy.core.written import (
+    ACKNOWLEDGED,
+    CODE,
+    EDIT,
+    FENCE,
+    JSON,
+    MARKUP,
+    REACT,
+    TAGS,
+    TRANSCRIPT,
+    Written,
+    written,
+)
 
 LOOKED_AT = 65_536
 """Characters of each of the head's messages in which a protocol is looked for."""
@@ -74,12 +86,12 @@ def told(ask: Ask, text: str, replies: Sequence[str]) -> Told | None:
     if found is None:
         return None
     results = [reply for reply in replies if is_observation(reply)]
-    words = [reply for reply in replies if not is_harness(reply) and not is_observation(reply)]
+    words = [reply for reply in replies if not _by_program(reply)]
     if any(map(is_rejection, replies)) and not results:
         return None
     if not results:
         if found.form == EDIT:
-            return _edit(found, replies)
+            return _edit(found, replies, words)
         if found.final and found.form != TRANSCRIPT:
             return None
         if found.form not in (TRANSCRIPT, MARKUP) and found.observed is None and found.form not in declared(ask):
@@ -90,11 +102,14 @@ def told(ask: Ask, text: str, replies: Sequence[str]) -> Told | None:
     return Told(found.calls, _paired(found.calls, results), "\n".join(words) if words and found.final else None)
 
 
-def _edit(found: Written, replies: Sequence[str]) -> Told | None:
+def _by_program(text: str) -> bool:
+    return text.startswith(ACKNOWLEDGED) or is_harness(text) or is_observation(text)
+
+
+def _edit(found: Written, replies: Sequence[str], words: Sequence[str]) -> Told | None:
     """aider's own answer to an edit that fits; what a person says after it is new."""
-    done = [reply for reply in replies if reply.startswith("I updated the files.")]
-    rest = [reply for reply in replies if not reply.startswith(("I updated", "I have *added", "I switched"))]
-    return Told(found.calls, (Message("tool", done[0]),), "\n".join(rest) or None) if done else None
+    done = next((reply for reply in replies if reply.startswith(ACKNOWLEDGED[0])), None)
+    return None if done is None else Told(found.calls, (Message("tool", done),), "\n".join(words) or None)
 
 
 def _paired(calls: Sequence[Call], results: Sequence[str]) -> tuple[Message | None, ...]:
@@ -102,9 +117,10 @@ def _paired(calls: Sequence[Call], results: Sequence[str]) -> tuple[Message | No
     if not results:
         return (None,) * len(calls)
     plain = [result_of(result) for result in results]
+    misfit = True if any(text.startswith("# ") for text in plain) else None  # aider's title for edits that do not fit
     if len(plain) == len(calls) > 1:
         return tuple(Message("tool", text) for text in plain)
-    return (Message("tool", "\n".join(plain)),) * len(calls)
+    return (Message("tool", "\n".join(plain), failed=misfit),) * len(calls)
 
 
 def calls_in(ask: Ask, text: str, *, known: Callable[[], Iterable[str]]) -> tuple[Call, ...]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from guardproxy.core import advice, rounds, session
+from guardproxy.core import advice, protocol, rounds, session
 from guardproxy.core.advice import Facts, Progress
 from guardproxy.core.fingerprint import strip_own
 from guardproxy.core.model import AppendText, Ask, Call, Decision, Flag, Kind, Message, Rung, Step
@@ -55,6 +55,8 @@ def facts(decision: Decision, ask: Ask, context: Context) -> Facts:
     evidence = decision.finding.evidence if decision.finding else ()
     back = max(0, trail.last - evidence[-1]) if evidence else 0
     call, result = _told(ask, back)
+    newest = rounds.latest(ask)
+    written = newest is not None and newest.written
     flags = trail.steps[-1 - back].flags if back < len(trail.steps) else Flag.NONE
     return Facts(
         tool=call.name if call else _remembered(trail.steps),
@@ -63,6 +65,8 @@ def facts(decision: Decision, ask: Ask, context: Context) -> Facts:
         count=decision.count,
         flags=flags,
         untried=tuple(tool for tool in ask.tools if call is None or tool != call.name)[:3],
+        written=written,
+        ending=protocol.ending(ask) if written else "",
     )
 
 
