@@ -21,7 +21,7 @@ ASKED = {
     "fenced": "Answer with exactly one command in a code block. It is executed, and you get its output.",
     "bracket": "Write Thought, then Action: tool[input]. You are then given the Observation.",
     "input": "Write Thought:, Action: and Action Input: lines. You are then given the Observation.",
-    "json": 'Answer with one JSON object with the keys "action" and "action_input". You are then given the Observation.',
+    "json": 'Answer with a JSON object with the keys "action" and "action_input". You are then given the Observation.',
 }
 """The sentence of the prompt for each form."""
 
@@ -64,7 +64,9 @@ def form_of(run: Json, draw: Random) -> str:
     plain = all(len(arguments) == 1 and isinstance(next(iter(arguments.values())), str) for _, arguments in calls)
     if several or not plain:
         return "json"
-    if {tool for tool, _ in calls} <= set(LANGUAGES) and not any("\n```" in f"\n{a}" for _, call in calls for a in call.values()):
+    if {tool for tool, _ in calls} <= set(LANGUAGES) and not any(
+        "\n```" in f"\n{a}" for _, call in calls for a in call.values()
+    ):
         return "fenced"
     if "ReAct" in run["labels"].get("conversion", "") or "Action[arg]" in run["labels"].get("conversion", ""):
         return draw.choice(("bracket", "input", "json"))
@@ -98,7 +100,9 @@ def text_form(run: Json, draw: Random) -> tuple[str, list[Json]]:
 
 
 def _calls(message: Json) -> list[Call]:
-    return [(one["function"]["name"], _arguments(one["function"]["arguments"])) for one in message.get("tool_calls") or ()]
+    return [
+        (one["function"]["name"], _arguments(one["function"]["arguments"])) for one in message.get("tool_calls") or ()
+    ]
 
 
 def _arguments(text: str) -> Json:

@@ -41,8 +41,8 @@ _FEEDBACK = re.compile(
     re.IGNORECASE,
 )
 _ONE = re.compile(
-    r"\b(?:one|single|exactly|only)\b\W+(?:\w+\W+){0,3}?(?:commands?|code[ -]?blocks?|code blobs?|actions?|tool calls?)\b|"
-    r"_one_ command|(?:response|reply|answer) should be an? \w+ (?:command|statement|query)|using code blobs",
+    r"\b(?:one|single|exactly|only)\b\W+(?:\w+\W+){0,3}?(?:commands?|code[ -]?blocks?|code blobs?|actions?|tool calls?)"
+    r"\b|_one_ command|(?:response|reply|answer) should be an? \w+ (?:command|statement|query)|using code blobs",
     re.IGNORECASE,
 )
 _ACTION = re.compile(r"\bAction(?: \d+)?:|\bAction Input\b|\"(?:action|tool|tool_name|command)\"", re.IGNORECASE)
@@ -99,7 +99,9 @@ def told(ask: Ask, text: str, replies: Sequence[str]) -> Told | None:
         results, words = list(replies), []  # without a label they can only be results: the protocol says so
     if found.observed is not None and not results:
         results = [found.observed]
-    return Told(found.calls, _paired(found.calls, results), "\n".join(words) if words and found.final else None)
+    failed = True if found.form == EDIT else None  # an edit is answered with a label only where it does not fit
+    said = "\n".join(words) if words and found.final else None
+    return Told(found.calls, _paired(found.calls, results, failed=failed), said)
 
 
 def _by_program(text: str) -> bool:
@@ -107,20 +109,19 @@ def _by_program(text: str) -> bool:
 
 
 def _edit(found: Written, replies: Sequence[str], words: Sequence[str]) -> Told | None:
-    """aider's own answer to an edit that fits; what a person says after it is new."""
+    """Aider's own answer to an edit that fits; what a person says after it is new."""
     done = next((reply for reply in replies if reply.startswith(ACKNOWLEDGED[0])), None)
     return None if done is None else Told(found.calls, (Message("tool", done),), "\n".join(words) or None)
 
 
-def _paired(calls: Sequence[Call], results: Sequence[str]) -> tuple[Message | None, ...]:
+def _paired(calls: Sequence[Call], results: Sequence[str], *, failed: bool | None) -> tuple[Message | None, ...]:
     """A result for each call where there are as many, else all of what came to each."""
     if not results:
         return (None,) * len(calls)
     plain = [result_of(result) for result in results]
-    misfit = True if any(text.startswith("# ") for text in plain) else None  # aider's title for edits that do not fit
     if len(plain) == len(calls) > 1:
         return tuple(Message("tool", text) for text in plain)
-    return (Message("tool", "\n".join(plain), failed=misfit),) * len(calls)
+    return (Message("tool", "\n".join(plain), failed=failed),) * len(calls)
 
 
 def calls_in(ask: Ask, text: str, *, known: Callable[[], Iterable[str]]) -> tuple[Call, ...]:

@@ -163,7 +163,7 @@ def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[byte
 
 
 def _written_fact(turn: Round, printer: Fingerprinter, now_ms: int, *, fresh: bool) -> RoundFact:
-    """Calls in a text are steps like others; the round is known by the text, and after a final one a person may speak."""
+    """Calls in a text are steps like others; the round is known by the text. After a final one a person may speak."""
     key = hash(("called", turn.calls, turn.results))
     _, facts, counts = cast("_Called", printer.memo.get(key) or _remember(printer, key, _called(turn, printer)))
     stamped = tuple([stamp(fact, now_ms) for fact in facts])
@@ -214,7 +214,7 @@ def _last_user(ask: Ask, printer: Fingerprinter) -> str:
 
 
 def _last_words(ask: Ask) -> str:
-    """What the user said after the newest assistant message; "" for nothing, a harness form or a written call's result."""
+    """What the user said after the newest assistant message; "" for nothing, harness forms, a written call's result."""
     texts: list[str] = []
     for message in reversed(ask.tail):
         if message.role == "assistant":

@@ -14,30 +14,27 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from guardproxy.core.blobs import FENCES, REPR, blob_in, calls_of, dumps, value_of
 from guardproxy.core.model import Call
 
 MOST = 200_000
 """Characters of the longest text that is read: a file written in one command fits."""
 
-REPR = 40_000
-"""Characters of the longest value that is read as Python writes it, which costs fifty times what JSON does."""
-
-ENDS = 4
-"""Lines from each end of a text that may begin a JSON value."""
-
 MEMO = 4_000_000
-"""Characters of the calls remembered per process; with them go the texts that hold none, at NONE characters each."""
+"""Characters of the calls remembered per process; an entry counts as _ENTRY at least."""
 
-NONE = 64
+_ENTRY = 64
 
 TRANSCRIPT, MARKUP, TAGS, REACT, JSON, FENCE, CODE, EDIT = (
     "transcript", "markup", "tags", "react", "json", "fence", "code", "edit",
 )  # fmt: skip
 
 FINAL = frozenset(
-    "final_answer final answer finish finished submit submit_final done task_complete attempt_completion "
-    "terminate".split()
-) | {"final answer"}
+    (
+        "final answer",
+        *"final_answer answer finish finished submit done task_complete attempt_completion terminate".split(),
+    )
+)
 """Names of calls that hand over an answer: unless a harness answers them, they end a turn like words do."""
 
 CANNED = frozenset(("Ok.", "Ok, any changes I propose will be to those files."))
@@ -57,7 +54,6 @@ class Written(NamedTuple):
 
 _HINTS = ("```", "Action", "action", "{", "<", "Calling tools:")
 _TRANSCRIPT = "Calling tools:\n["
-_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([\w+#-]*)[^\n`]*\n(.*?)^[ \t]*(?:```|~~~)", re.MULTILINE | re.DOTALL)
 _SHELLS = frozenset("bash sh shell zsh console mswea_bash_command cmd powershell".split())
 _ASKED = ("bash", "mswea_bash_command")
 _LANGUAGES = {"py": "python", "python": "python", "python3": "python", "sql": "sql", "tool_code": "python"}
@@ -67,14 +63,7 @@ _INPUT = re.compile(r"^[ \t*]*Action(?: \d+)? Input(?: \d+)?\**[ \t]*:\**[ \t]*"
 _OBSERVATION = re.compile(r"^[ \t*]*Observation(?: \d+)?\**[ \t]*:[ \t]*", re.MULTILINE)
 _BRACKET = re.compile(r"([A-Za-z][\w.-]{0,63})[ \t]*(?:\[(.*)\]|\((.*)\))[ \t.]*", re.DOTALL)
 _TAG = re.compile(r"<([a-z]+(?:_[a-z]+)+)>")
-_BEGUN = re.compile(r"^[{\[]", re.MULTILINE)
 _CHILD = re.compile(r"<([a-z][a-z_]*)>")
-_NAMES = ("action", "tool", "tool_name", "tool_call", "function_call", "command", "name", "function")
-_ARGUMENTS = (
-    "action_input", "arguments", "args", "parameters", "params", "tool_input", "tool_args", "input", "kwargs",
-)  # fmt: skip
-_ASIDE = frozenset("thought thoughts reasoning reason explanation plan criticism reflection observation".split())
-
 _memo: dict[int, Written | None] = {}
 _held = 0
 
@@ -91,10 +80,10 @@ def written(text: str) -> Written | None:
 
 def _keep(key: int, made: Written | None) -> None:
     global _held  # noqa: PLW0603  # a bounded memo; no verdict depends on it
-    _held += NONE + (sum(len(call.arguments) for call in made.calls) if made else 0)
+    _held += _ENTRY + (sum(len(call.arguments) for call in made.calls) if made else 0)
     if _held > MEMO:
         _memo.clear()
-        _held = NONE
+        _held = _ENTRY
     _memo[key] = made
 
 
@@ -134,7 +123,7 @@ def _transcript(text: str) -> Written | None:
             return None
         arguments = inner.get("arguments")
         made = arguments if isinstance(arguments, dict) else {"code": str(arguments)}
-        calls.append(Call(str(inner.get("name")), _dumps(made), str(entry.get("id") or "")))
+        calls.append(Call(str(inner.get("name")), dumps(made), str(entry.get("id") or "")))
     return _made(TRANSCRIPT, calls)
 
 
@@ -149,19 +138,21 @@ def _between(text: str, begin: str, end: str) -> Iterator[str]:
 def _marked(text: str) -> Written | None:
     """Markup of tools: `<function=f><parameter=x>`, `<tool_call>{…}`, `<code>`, or a tag named after the tool."""
     if "<function=" in text:
-        return _made(MARKUP, [_function(*body.partition(">")[::2]) for body in _between(text, "<function=", "</function>")])
+        return _made(
+            MARKUP, [_function(*body.partition(">")[::2]) for body in _between(text, "<function=", "</function>")]
+        )
     if "<tool_call>" in text:
         blobs = _between(text, "<tool_call>", "</tool_call>")
-        return _made(MARKUP, [call for blob in blobs for call in _calls_of(json.loads(blob))])
+        return _made(MARKUP, [call for blob in blobs for call in calls_of(json.loads(blob))])
     if "<code>" in text:
         code = text.partition("<code>")[2].partition("</code>")[0].strip()
-        return _made(CODE, [Call("python_interpreter", _dumps({"code": code}))], final="final_answer(" in code)
+        return _made(CODE, [Call("python_interpreter", dumps({"code": code}))], final="final_answer(" in code)
     return _tagged(text) if "</" in text and "_" in text else None
 
 
 def _function(name: str, body: str) -> Call:
     parts = (part.partition(">") for part in _between(body, "<parameter=", "</parameter>"))
-    return Call(name.strip(), _dumps({key: value.strip("\n") for key, _, value in parts}))
+    return Call(name.strip(), dumps({key: value.strip("\n") for key, _, value in parts}))
 
 
 def _tagged(text: str) -> Written | None:
@@ -171,16 +162,16 @@ def _tagged(text: str) -> Written | None:
         names = list(dict.fromkeys(_CHILD.findall(inner)))[:16]
         if names:
             values = {key: inner.partition(f"<{key}>")[2].partition(f"</{key}>")[0].strip() for key in names}
-            return _made(TAGS, [Call(name, _dumps(values))])
+            return _made(TAGS, [Call(name, dumps(values))])
     return None
 
 
 def _edited(text: str) -> Written | None:
-    """aider's edit blocks. They end its turn: the person speaks next, unless a block did not fit."""
+    """Aider's edit blocks. They end its turn: the person speaks next, unless a block did not fit."""
     if "<<<<< SEARCH" not in text:
         return None
-    blocks = "\n".join(_between(text, "<<<<< SEARCH", ">>>>> REPLACE"))
-    return _made(EDIT, [Call("edit", _dumps({"blocks": blocks}))], final=True) if blocks else None
+    blocks = "\n".join(_between(text, "<<<<< SEARCH", "\n>>>>>"))
+    return _made(EDIT, [Call("edit", dumps({"blocks": blocks}))], final=True) if blocks else None
 
 
 def _acted(text: str) -> Written | None:
@@ -195,9 +186,9 @@ def _acted(text: str) -> Written | None:
     given = _INPUT.search(rest)
     if given is not None:
         name, value = rest[: given.start()].strip().strip("`*"), rest[given.end() :].strip()
-        found = [Call(name, _value(value))] if name and "\n" not in name else []
+        found = [Call(name, value_of(value))] if name and "\n" not in name else []
     elif rest.lstrip()[:1] in ("`", "{", "["):
-        found = _blob(rest)
+        found = blob_in(rest)
     else:
         found = _line(rest.partition("\nThought")[0].strip())
     return _made(REACT, found, observed=observed)
@@ -208,82 +199,19 @@ def _line(said: str) -> list[Call]:
     named = _BRACKET.fullmatch(said) or _BRACKET.fullmatch(said.partition("\n")[0])
     if named is not None:
         name, square, round_ = named.groups()
-        return [Call(name, _value(square if square is not None else round_))]
-    return [Call("action", _dumps({"input": said}))] if 0 < len(said) <= 200 and "\n" not in said else []
-
-
-def _value(text: str) -> str:
-    """Arguments as JSON: an object as it stands, anything else under `input`."""
-    plain = text.strip().removeprefix("```json").strip("`").strip()
-    if plain[:1] == "{":
-        try:
-            found = json.loads(plain)
-        except ValueError:
-            found = ast.literal_eval(plain) if len(plain) <= REPR else plain
-        if isinstance(found, dict):
-            return _dumps(found)
-    return _dumps({"input": plain.strip("\"'")})
+        return [Call(name, value_of(square if square is not None else round_))]
+    return [Call("action", dumps({"input": said}))] if 0 < len(said) <= 200 and "\n" not in said else []
 
 
 def _json(text: str) -> Written | None:
-    return _made(JSON, _blob(text))
-
-
-def _blob(text: str) -> list[Call]:
-    """The calls of the JSON value that a text is, holds in a fence, or holds from the beginning of a line on."""
-    for candidate in _candidates(text.strip()):
-        try:
-            found = _calls_of(json.JSONDecoder().raw_decode(candidate)[0])
-        except ValueError:
-            continue
-        if found:
-            return found
-    return []
-
-
-def _candidates(plain: str) -> Iterator[str]:
-    if plain[:1] in ("{", "["):
-        yield plain
-    fences = [body.strip() for language, body in _FENCE.findall(plain) if language in ("", "json")]
-    blobs = [body for body in fences if body[:1] in ("{", "[")]
-    if len(blobs) == 1:
-        yield blobs[0]
-    places = [found.start() for found in _BEGUN.finditer(plain)]
-    for at in places if len(places) <= 2 * ENDS else (*places[:ENDS], *places[-ENDS:]):
-        yield plain[at:]
-
-
-def _calls_of(blob: object) -> list[Call]:
-    """The calls that a JSON value stands for; none where one of several is no call."""
-    if isinstance(blob, list):
-        found = [_call_of(one) for one in blob[:64] if isinstance(one, dict)]
-        return [call for call in found if call] if len(found) == len(blob) and all(found) else []
-    call = _call_of(blob) if isinstance(blob, dict) else None
-    return [call] if call else []
-
-
-def _call_of(blob: dict[str, object]) -> Call | None:
-    key = next((key for key in _NAMES if isinstance(blob.get(key), str | dict)), None)
-    if key is None:
-        return None
-    name = blob[key]
-    if isinstance(name, dict):
-        return _call_of({"name": "", **name}) if "name" in name else None
-    given = next((k for k in _ARGUMENTS if k in blob and k != key), None)
-    if given is None and (key in ("name", "function") or not name):
-        return None
-    if given is None and key == "command":
-        return Call("command", _dumps({"command": name}))
-    rest = {k: v for k, v in blob.items() if k != key and k not in _ASIDE}
-    value = blob[given] if given is not None else rest
-    return Call(str(name), _dumps(value) if isinstance(value, dict) else _value(value if isinstance(value, str) else _dumps(value)))
+    return _made(JSON, blob_in(text))
 
 
 def _fenced(text: str) -> Written | None:
-    """One fenced command: the one bash or shell block, else the one block in a language that runs, else the last plain one."""
+    """One fenced command: the one bash or shell block, else the one in a language that runs, else the last one."""
     if "```" not in text:
         return None
-    blocks = [(language.lower(), body.strip()) for language, body in _FENCE.findall(text)]
+    blocks = [(language.lower(), body.strip()) for language, body in FENCES.findall(text)]
     asked = [body for language, body in blocks if language in _ASKED]
     shells = asked if len(asked) == 1 else [body for language, body in blocks if language in _SHELLS]
     if len(shells) == 1:
@@ -299,14 +227,10 @@ def _fenced(text: str) -> Written | None:
 def _fence(tool: str, body: str) -> Written | None:
     """A fence's content as a call of its language, also if it is empty; `submit` alone is what ends a run."""
     final = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT" in body or body == "submit"
-    return _made(FENCE, [Call(tool, _dumps({_KEYS.get(tool, "command"): body}))], final=final)
+    return _made(FENCE, [Call(tool, dumps({_KEYS.get(tool, "command"): body}))], final=final)
 
 
 def _made(form: str, calls: list[Call], *, final: bool = False, observed: str | None = None) -> Written | None:
     if not calls:
         return None
     return Written(form, tuple(calls[:64]), final or any(c.name.casefold() in FINAL for c in calls), observed)
-
-
-def _dumps(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)

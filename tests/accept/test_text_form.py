@@ -49,7 +49,7 @@ def test_runs_in_text_form_are_decided_the_same() -> None:
         acted += any(told.action != "observe" for told in called.decisions)
         if decisions(called) != decisions(written):
             differ.append(f"{run['id']} ({form}): {decisions(called)} as calls, {decisions(written)} as texts")
-    print(f"\nseed {SEED}: {forms.total()} runs {dict(forms)}, {acted} of them with a word or an end, {len(differ)} differ")
+    print(f"\nseed {SEED}: {forms.total()} runs {dict(forms)}, {acted} with a word or an end, {len(differ)} differ")
     assert not differ, "\n".join(differ[:5])
     assert set(forms) == set(FORMS)
     assert acted > 50
@@ -62,7 +62,9 @@ def test_each_form_can_be_told_from_words(form: str) -> None:
     _, messages = text_form(chosen, Random(f"{SEED} {chosen['id']}"))
     words = [{**message, "content": message["content"].replace("```", "'").replace("ction", "ct").replace("{", "(")}
              for message in messages]  # fmt: skip
-    written, spoken = play([{**chosen, "messages": messages}, {**chosen, "messages": words}], Policy(), Fingerprinter(KEY))
+    written, spoken = play(
+        [{**chosen, "messages": messages}, {**chosen, "messages": words}], Policy(), Fingerprinter(KEY)
+    )
     assert written.steps > 2
     assert spoken.steps == 0
 

@@ -529,18 +529,24 @@ RUNS = [
     ),
 ]
 
-REACT = system("Write Thought, then Action: tool[input]; you are given the Observation. End with Final Answer: and the text.")
-SHELL = system(
-    "You interact with a computer shell. Your response must contain exactly ONE bash code block with ONE command; it is "
-    "executed and you get its output."
+REACT = system(
+    "Write Thought, then Action: tool[input]; you are given the Observation. End with Final Answer: and the text."
 )
-OBJECT = system('Answer with JSON only: {"action": name, "action_input": arguments}. You then receive the result of the tool.')
+SHELL = system(
+    "You interact with a computer shell. Your response must contain exactly ONE bash code block with ONE command; it "
+    "is executed and you get its output."
+)
+OBJECT = system(
+    'Answer with JSON only: {"action": name, "action_input": arguments}. You then receive the result of the tool.'
+)
 
 
 def searched(what: str, found: str) -> Move:
     """A round of ReAct."""
     return write(
-        f"Thought: I look for {what}.\nAction: Search[{what}]", f"Observation: {found}", ("Search", {"input": what}, found)
+        f"Thought: I look for {what}.\nAction: Search[{what}]",
+        f"Observation: {found}",
+        ("Search", {"input": what}, found),
     )
 
 
