@@ -52,18 +52,22 @@ def rounds(ask: Ask) -> list[Round]:
 
 def latest(ask: Ask) -> Round | None:
     """The newest round; what a client says in the model's place begins none."""
-    tail = ask.tail
-    places = [at for at in range(len(tail)) if tail[at].role == "assistant"]
-    if not places:
-        return None
-    begun = next((at for at in reversed(places) if at == 0 or not _canned(tail[at], tail[at - 1])), places[-1])
-    found = _rounds(ask, begun, in_text=not _native(ask))
-    return found[-1]
+    tail, begun = ask.tail, -1
+    for at in range(len(tail) - 1, -1, -1):
+        if tail[at].role == "assistant":
+            begun = max(begun, at)
+            if at == 0 or not _canned(tail[at], tail[at - 1]):
+                begun = at
+                break
+    return _rounds(ask, begun, in_text=not _native(ask))[-1] if begun >= 0 else None
 
 
 def _native(ask: Ask) -> bool:
     """Whether calls and results are messages of their own here: then no text is read as one."""
-    return any(message.calls or message.role == "tool" for message in ask.tail)
+    for message in ask.tail:  # noqa: SIM110  # a generator costs more than the answer
+        if message.calls or message.role == "tool":
+            return True
+    return False
 
 
 def _canned(message: Message, before: Message) -> bool:
@@ -73,7 +77,7 @@ def _canned(message: Message, before: Message) -> bool:
 def _rounds(ask: Ask, first: int, *, in_text: bool) -> list[Round]:
     found: list[Round] = []
     opened: Message | None = None
-    before = opened
+    before: Message | None = None
     at, index = 0, ask.tail_start + first
     results: list[Message] = []
     replies: list[str] = []

@@ -70,12 +70,14 @@ _held = 0
 
 def written(text: str) -> Written | None:
     """The calls written in an assistant's text, None where there are none. Never raises."""
-    if len(text) > MOST or not any(hint in text for hint in _HINTS):
-        return None
     key = hash(text)
-    if key not in _memo:
-        _keep(key, _read(text))
-    return _memo[key]
+    try:
+        return _memo[key]  # agents send the same history with every request
+    except KeyError:
+        pass
+    made = _read(text) if len(text) <= MOST and any(hint in text for hint in _HINTS) else None
+    _keep(key, made)
+    return made
 
 
 def _keep(key: int, made: Written | None) -> None:
