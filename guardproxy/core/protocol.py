@@ -34,12 +34,18 @@ HEADS = 256
 """Heads remembered per process."""
 
 _FEEDBACK = re.compile(
-    r"\bobservations?\b|\b(?:is|are|be|gets?) (?:then )?(?:executed|run)\b|\binteract(?:ing|ive|s)?\b[^.\n]{0,60}"
-    r"\b(?:shell|computer|terminal|environment|interpreter)|working directly in the command line|"
-    r"\b(?:receive|get|see|shown?|given?(?: you)?(?: back)?|return(?:s|ed)?|respond with|provided?|sent)\b[^.\n]{0,60}"
-    r"\b(?:outputs?|results?|responses? (?:of|from))\b",
+    r"\b(?-i:Observations?)\b|\b(?:is|are|be|gets?) (?:then )?(?:executed|run)\b|"
+    r"\binteract(?:ing|s)?\b[^.\n]{0,60}\b(?:shell|computer|terminal|environment|interpreter)|"
+    r"working directly in the command line|"
+    r"\byou(?:'ll| will| can)?(?: then)? (?:receive|get|see|be (?:given|shown|sent|told))\b[^.\n]{0,60}"
+    r"\b(?:outputs?|results?|observations?|responses?)\b|"
+    r"\b(?:I|system|environment|shell|terminal|tool|harness|computer|interpreter)\b[^.\n]{0,30}\b"
+    r"(?:(?:will )(?:then )?(?:give|return|respond|reply|show|send|provide)|gives|returns|responds|replies|shows|sends|"
+    r"provides)\b[^.\n]{0,60}\b(?:outputs?|results?|responses?)\b",
     re.IGNORECASE,
 )
+"""That what is written is carried out and its outcome comes back; asking for an output or a result says nothing."""
+
 _ONE = re.compile(
     r"\b(?:one|single|exactly|only)\b\W+(?:\w+\W+){0,3}?(?:commands?|code[ -]?blocks?|code blobs?|actions?|tool calls?)"
     r"\b|_one_ command|(?:response|reply|answer) should be an? \w+ (?:command|statement|query)|using code blobs",
@@ -49,7 +55,7 @@ _ACTION = re.compile(r"\bAction(?: \d+)?:|\bAction Input\b|\"(?:action|tool|tool
 _ENDINGS = ("Final Answer:", "Finish[", "finish[", "final_answer(")
 
 _heads: dict[int, frozenset[str]] = {}
-_FENCED, _NAMED = frozenset((FENCE, CODE)), frozenset((REACT, JSON, TAGS))
+_MARKED, _FENCED, _NAMED = frozenset((MARKUP,)), frozenset((FENCE, CODE)), frozenset((REACT, JSON, TAGS))
 
 
 @value
@@ -62,7 +68,10 @@ class Told:
 
 
 def declared(ask: Ask) -> frozenset[str]:
-    """The forms in which the head asks for calls in text, if it says that their outcome comes back."""
+    """The forms in which the head asks for calls in text, if it says that their outcome comes back.
+
+    Markup of tools needs no asking, unless the request offers tools: then it went astray, and nobody carries it out.
+    """
     if ask.tools:
         return frozenset()
     key = hash(("protocol", *[message.text for message in ask.head]))
@@ -75,8 +84,8 @@ def declared(ask: Ask) -> frozenset[str]:
 
 def _declares(text: str) -> frozenset[str]:
     if _FEEDBACK.search(text) is None:
-        return frozenset()
-    fenced = _FENCED if _ONE.search(text) else frozenset[str]()
+        return _MARKED
+    fenced = _MARKED | _FENCED if _ONE.search(text) else _MARKED
     return fenced | _NAMED if _ACTION.search(text) else fenced
 
 
@@ -94,7 +103,8 @@ def told(ask: Ask, text: str, replies: Sequence[str]) -> Told | None:
             return _edit(found, replies, words)
         if found.final and found.form != TRANSCRIPT:
             return None
-        if found.form not in (TRANSCRIPT, MARKUP) and found.observed is None and found.form not in declared(ask):
+        inside = found.observed is not None and not replies  # a crew keeps the result in the assistant's message
+        if not inside and found.form != TRANSCRIPT and found.form not in declared(ask):
             return None
         results, words = list(replies), []  # without a label they can only be results: the protocol says so
     if found.observed is not None and not results:
@@ -132,7 +142,7 @@ def calls_in(ask: Ask, text: str, *, known: Callable[[], Iterable[str]]) -> tupl
     found = written(text)
     if found is None or found.final:
         return ()
-    if found.form == MARKUP or found.form in declared(ask):
+    if found.form in declared(ask):
         return found.calls
     return found.calls if any(one and one.form == found.form for one in map(written, known())) else ()
 

@@ -193,7 +193,7 @@ def _acted(text: str) -> Written | None:
         found = blob_in(rest)
     else:
         found = _line(rest.partition("\nThought")[0].strip())
-    return _made(REACT, found, observed=observed)
+    return _made(REACT, found, final="Final Answer:" in (observed or ""), observed=observed)
 
 
 def _line(said: str) -> list[Call]:

@@ -49,6 +49,12 @@ HEADS: dict[str, tuple[str, str]] = {
     "an assistant that explains": ("Explain the results of the code that the user shows you. Be brief.", ""),
     "a classifier": ('Classify the request. Answer with JSON: {"action": name, "parameters": {}}.', ""),
     "a home": ('You turn devices on and off. Answer with JSON {"tool": device, "args": {}} to what the user says.', ""),
+    "a tutor": (
+        "You are an interactive tutor for the shell. Give exactly one command; the user tells you the results.",
+        "",
+    ),
+    "a caller of tools": ('Choose a tool and return the result as JSON: {"tool": name, "args": {}}.', ""),
+    "notes": ('Make observations about the meeting, and one line "Action:" for each result.', ""),
     "nothing": ("", ""),
 }
 
@@ -62,7 +68,7 @@ def bare(*messages: dict) -> Ask:
 def test_what_a_head_asks_for(name: str) -> None:
     text, form = HEADS[name]
     forms = protocol.declared(bare(system(text), user("Do it.")))
-    assert (form in forms) if form else not forms
+    assert (form in forms) if form else forms == {"markup"}
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -83,6 +89,8 @@ TOLD: dict[str, tuple[str, str, list[str], list[str | None] | None, str | None]]
     "an error of a code blob": (PLAIN, "<code>\nf()\n</code>", [RETRY], [RETRY], None),
     "a transcript": (PLAIN, REPR, ["Observation:\nhello"], ["hello"], None),
     "a transcript without an answer": (PLAIN, REPR, [], [None], None),
+    "an example of a trace for a person": (PLAIN, CREW, ["Nice. And what is ReAct?"], None, None),
+    "a trace that was made up to its end": (PLAIN, CREW + "\nFinal Answer: 42", [], None, None),
     "a result in the text": (PLAIN, CREW, [], ["none"], None),
     "a raw result where the head says so": ("mini-swe-agent", FENCE, ["a b"], ["a b"], None),
     "raw JSON where the head says so": ("JSON", JSON, ['{"x": 1}'], ['{"x": 1}'], None),
@@ -115,6 +123,15 @@ def test_calls_and_words(name: str) -> None:
     assert found is not None
     assert [one and one.text for one in found.results] == results
     assert found.words == words
+
+
+def test_markup_that_went_astray_is_no_call() -> None:
+    """Where the request offers tools, a client reads calls, not texts."""
+    text = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+    assert protocol.told(bare(user("Go.")), text, ["a b"]) is not None
+    assert protocol.told(ask(user("Go.")), text, ["You wrote the call as text."]) is None
+    assert protocol.told(ask(user("Go.")), text, ["Observation: a b"]) is not None
+    assert protocol.calls_in(ask(user("Go.")), text, known=list) == ()
 
 
 def test_several_calls_and_their_results() -> None:
