@@ -22,7 +22,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from guardproxy.api import chat
 from guardproxy.api._messages import neutral
-from guardproxy.core import budget, policy as policies, pricing, session
+from guardproxy.core import budget, policy as policies, pricing, rounds, session
 from guardproxy.core.episode import pack_episode
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.memory import LocalMemory
@@ -75,8 +75,9 @@ class _Player:
         self._size = 0
         self._calls = 0
         self._acted = False  # whether the newest reply made calls
+        self._read = -1  # index of the newest message whose text was found to make calls
         self._now_ms = 0
-        self._open: tuple[View, Decision] | None = None
+        self._open: tuple[Ask, View, Decision] | None = None
         self._head = ""
 
     def report(self) -> SessionReport:
@@ -89,8 +90,9 @@ class _Player:
         else:
             if self._messages and message.role != "assistant":
                 self._turn(len(self._messages), told)
-        rest = self._messages[len(self._known) :]
-        return SessionReport(self._id, self._calls + sum(len(neutral(m).calls) for m in rest), tuple(told))
+        every = tuple(map(neutral, self._messages))
+        whole = Ask("chat", "", False, b"", len(every), chat.ask_of(self._messages).head, every, 0)
+        return SessionReport(self._id, sum(len(one.calls) for one in rounds.rounds(whole)), tuple(told))
 
     def _append(self, said: Message) -> None:
         self._known.append(self._messages[len(self._known)])
@@ -104,13 +106,21 @@ class _Player:
         """Decide; whether the run ends here."""
         self._now_ms += PAUSE_MS
         ask = chat.ask_of(self._known, model=self._model, short=self._now_ms > PAUSE_MS)
+        self._find_written(ask)
         view = self._memory.begin(self._opening(ask), self._now_ms)
         made = policies.decide(view, self._policy)
-        self._open = (view, made)
+        self._open = (ask, view, made)
         if made.action != "pass":
             step = max(0, self._calls - 1) if self._acted else self._calls
             told.append(Told(step, at, made.action, made.rule, made.count, made.reason, made.would))
         return made.action in ENDS
+
+    def _find_written(self, ask: Ask) -> None:
+        """Count the calls that the newest reply's text turns out to make, now that their results are there."""
+        newest = None if self._acted else rounds.latest(ask)
+        if newest is not None and newest.written and newest.index != self._read:
+            self._acted, self._read = True, newest.index
+            self._calls += len(newest.calls)
 
     def _opening(self, ask: Ask) -> Opening:
         need = budget.Need(pricing.estimate_input(self._size), self._policy.default_output_hold, 0)
@@ -122,7 +132,8 @@ class _Player:
     def _settle(self, said: Message) -> None:
         if self._open is None:  # the recording begins with an answer
             return
-        view, made = self._open
+        ask, view, made = self._open
+        calls = len(said.calls or rounds.calls_in(ask, said.text))
         tokens = pricing.estimate_output(len(said.text) + sum(len(call.arguments) for call in said.calls))
         given = pricing.estimate_input(self._size)
         closing = Closing(
@@ -131,10 +142,10 @@ class _Player:
             session=view.session,
             thread=view.thread,
             outcome="answered",
-            answer="calls" if said.calls else "text" if said.text.strip() else "empty",
+            answer="calls" if calls else "text" if said.text.strip() else "empty",
             spent={
                 "turns": 1,
-                "tool_calls": len(said.calls),
+                "tool_calls": calls,
                 "input_tokens": given,
                 "output_tokens": tokens,
                 "total_tokens": given + tokens,

@@ -153,6 +153,9 @@ def request(turn: Turn) -> None:
 
 def allow(body: bytes, scene: Scene) -> bytes:
     """The body with the tools allowed again."""
+    if not scene.tools:  # providers refuse a tool_choice without tools
+        assert b"tool_choice" not in body
+        return body
     ours, theirs = FORBID, b""
     if "tool_choice" in scene.more:
         ours, theirs = re.compile(rb'"tool_choice": ?"none"'), json.dumps(scene.more["tool_choice"]).encode()
@@ -186,7 +189,8 @@ def prefix(turn: Turn) -> None:
 
 def messages_bytes(body: bytes) -> bytes:
     """The messages of a body as they are spelled, without the closing bracket."""
-    return body[body.index(b'"messages": [') : body.rindex(b'], "tools"')]
+    ends = [body.rfind(b"], " + key) for key in (b'"tools"', b'"stream"', b'"x_odd"')]
+    return body[body.index(b'"messages": [') : next(at for at in ends if at > 0)]
 
 
 def place(messages: list[Json]) -> int:
@@ -289,6 +293,10 @@ def seen_calls(turn: Turn, printer: Fingerprinter) -> None:
     """Our view of the answer: the calls that the model made, repaired where the provider's form is odd."""
     if turn.move.status == 200:
         made = tuple((tool, call_id, printer.call(Call(tool, arguments))) for tool, arguments, call_id in turn.calls)
+        if turn.move.written:
+            made = tuple((tool, "", printer.call(Call(tool, json.dumps(a)))) for tool, a, _ in turn.move.written)
+            if not turn.number and not turn.report.attempts[-1].calls:
+                return  # no head says what it is, and no observation yet
         if turn.move.legacy:
             made = tuple((tool, "", fp) for tool, _, fp in made)
         assert turn.report.attempts[-1].calls == made
@@ -303,14 +311,16 @@ def seen_steps(turn: Turn, printer: Fingerprinter) -> None:
         return
     seen = [(step.tool, step.call, step.result) for step in turn.report.steps]
     assert seen == expected_steps(last, printer), "wrong steps"
-    if last.calls:
-        assert turn.report.view.steps - before.report.view.steps == len(last.calls), "steps lost or counted twice"
+    if last.calls or last.written:
+        made = len(last.calls) + len(last.written)
+        assert turn.report.view.steps - before.report.view.steps == made, "steps lost or counted twice"
 
 
 def expected_steps(move: Move, printer: Fingerprinter) -> list[tuple[str, bytes, bytes]]:
     """The steps that a move is."""
     found = []
-    for (tool, arguments, _), result in zip(move.calls, move.results, strict=True):
+    written = [((tool, arguments, None), result) for tool, arguments, result in move.written]
+    for (tool, arguments, _), result in [*zip(move.calls, move.results, strict=True), *written]:
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         plain = "\n".join(part["text"] for part in result) if isinstance(result, list) else result
         message = None if plain is None else Message("tool", plain)

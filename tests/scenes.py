@@ -44,6 +44,7 @@ class Move:
     anew: tuple[Json, ...] | None = None
     order: tuple[int, ...] = ()
     status: int = 200
+    written: tuple[tuple[str, Json, str], ...] = ()  # calls that stand in the text: tool, arguments, result
 
 
 def act(
@@ -62,6 +63,11 @@ def both(*rounds: tuple[Any, ...], **more: Any) -> Move:
 def say(text: str | None, *then: Json, **more: Any) -> Move:
     """`A: "text"`, and what the client adds to it."""
     return Move(text, then=then, **more)
+
+
+def write(text: str, observation: str, *written: tuple[str, Json, str]) -> Move:
+    """`A: "Action: f[x]"  U: observation`: a call in the text, and what is to be read of both."""
+    return Move(text, then=(user(observation),), written=written)
 
 
 def user(text: str) -> Json:
@@ -111,6 +117,7 @@ class Scene:
     counted: Mapping[int, int] = field(default_factory=dict)  # requests that the provider got, after so many moves
     pause_ms: int = 2000
     language: str = "en"
+    tools: bool = True  # the requests offer tools
 
 
 def ladder(nudge: int, firm: int, finalize: int, cut: int) -> dict[int, str]:
@@ -221,7 +228,8 @@ class Player:
     def _body(self) -> bytes:
         names = {tool: None for move in self.scene.moves for tool, _, _ in move.calls}
         tools = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in (*names, "other_tool")]
-        body: Json = {"model": "mock-1", "messages": self._history, "tools": tools, **self.scene.more}
+        offered = {"tools": tools} if self.scene.tools else {}
+        body: Json = {"model": "mock-1", "messages": self._history, **offered, **self.scene.more}
         if self.stream:
             body["stream"] = True
         else:

@@ -15,8 +15,10 @@ from urllib.parse import quote
 
 from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter, is_boundary, pack, stamp, unpack
 from guardproxy.core.harness import is_harness
-from guardproxy.core.model import Ask, Call, Message, Step, Trail, value
+from guardproxy.core.model import Ask, Call, Step, Trail
+from guardproxy.core.rounds import Round, latest, rounds
 from guardproxy.core.view import Identity, RoundFact, TurnFact, View
+from guardproxy.core.written import own_words
 
 WINDOW = 24
 """Steps that a request's own messages contribute at most (`loop-detectors.md` section 5)."""
@@ -39,66 +41,13 @@ AT_MOST = 64
 """Calls of one assistant message that become steps: the ring holds no more, and a message may hold 100,000."""
 
 
-@value
-class Round:
-    """One assistant message of the request, the results that answer its calls, and the user text that follows."""
-
-    index: int
-    text: str
-    calls: tuple[Call, ...]
-    results: tuple[Message | None, ...]
-    reply: str | None
-
-
-def pair(calls: Sequence[Call], results: Sequence[Message]) -> tuple[Message | None, ...]:
-    """Match results to the calls of one assistant message.
-
-    By id where the ids of the calls are unique and not empty (clients answer in the order of finishing), else in
-    order: providers repeat ids and leave them empty (cases B48, B49, B51).
-    """
-    if len(calls) == 1:  # the common case, and the same answer: its id, else the order
-        only = next((one for one in results if one.call_id == calls[0].id != ""), results[0] if results else None)
-        return (only,)
-    ids = [call.id for call in calls]
-    if all(ids) and len(set(ids)) == len(ids):
-        by_id = {message.call_id: message for message in reversed(results)}
-        if any(call_id in by_id for call_id in ids):
-            return tuple(by_id.get(call_id) for call_id in ids)
-    padded = [*results[: len(calls)], *[None] * (len(calls) - len(results))]
-    return tuple(padded)
-
-
-def rounds(ask: Ask) -> list[Round]:
-    """The rounds in the ask's tail, oldest first. Messages before the first assistant message are left out."""
-    found: list[Round] = []
-    opened: Message | None = None
-    at, index = 0, ask.tail_start
-    results: list[Message] = []
-    replies: list[str] = []
-    for message in ask.tail:
-        role = message.role
-        if role == "assistant":
-            if opened is not None:
-                found.append(_closed(at, opened, results, replies))
-            opened, at, results, replies = message, index, [], []
-        elif role == "tool":
-            results.append(message)
-        elif role == "user":
-            replies.append(message.text)
-        index += 1
-    if opened is not None:
-        found.append(_closed(at, opened, results, replies))
-    return found
-
-
-def _closed(index: int, message: Message, results: list[Message], replies: list[str]) -> Round:
-    reply = "\n".join(replies) if replies else None
-    calls = message.calls
-    return Round(index, message.text, calls, pair(calls, results) if calls else (), reply)
-
-
 def round_digest(printer: Fingerprinter, calls: Sequence[Call], text: str) -> str:
-    """Digest of what an assistant message did: its calls without ids, else its text. Equal for request and answer."""
+    """Digest of what an assistant message did: its calls without ids, else its text. Equal for request and answer.
+
+    Calls that stand in a text are its words; but calls that a client has written there itself are those of the answer.
+    """
+    if not calls:
+        text, calls = own_words(text)
     if not calls:
         return printer.hash16("said", printer.text(text)).hex()
     key = hash(("round", *calls))
@@ -116,6 +65,8 @@ def links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call],
     Ids together with the head come first: two runs of different tasks may carry the same ids. Without the head only
     what is specific by itself counts; that is how a compacted conversation is recognised.
     """
+    if not calls:
+        text, calls = own_words(text)
     known = hash(("links", tenant, head, text if len(calls) == 0 else "", *calls))
     found = printer.memo.get(known)
     if found is None:
@@ -140,11 +91,14 @@ def identify(ask: Ask, printer: Fingerprinter, tenant: str) -> Identity:
     """Say whose turn this is, as far as the request itself tells. `begin` resolves the rest."""
     head = _tenants_head(_head(ask, printer), printer, tenant)
     last = next((m for m in reversed(ask.tail) if m.role == "assistant"), None)
-    candidates = links(printer, tenant, head, last.calls, last.text) if last else ()
+    calls, text = (last.calls, last.text) if last else ((), "")
+    if last is not None and not calls and (newest := latest(ask)):
+        text, calls = own_words(newest.text)
+    candidates = links(printer, tenant, head, calls, text) if last else ()
     session, thread = ask.declared.session, ask.declared.thread
     if session or thread:
         session, thread = _named(session), _named(thread)
-    said = last.text.strip() if last is not None and not last.calls else ""  # an empty answer leaves no link
+    said = "" if calls else text.strip()  # an empty answer leaves no link
     spoken = bool(said) and not said.startswith(GUARD_MARK) and bool(_last_words(ask))
     return Identity(session, thread, head, last is None, candidates, ask.declared.source, spoken)
 
@@ -199,6 +153,8 @@ def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[byte
         said = printer.text(turn.reply) if turn.reply else b""
         fresh = bool(said) and said not in seen and not is_harness(turn.reply)
         seen.add(said)
+    if turn.written:
+        return _written_fact(turn, printer, now_ms, fresh=fresh)
     if not turn.calls:
         digest = round_digest(printer, turn.calls, turn.text)
         return RoundFact(digest, turn.index, _spoken(turn, printer, now_ms, genuine=fresh))
@@ -206,6 +162,15 @@ def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[byte
     known = printer.memo.get(key) or _remember(printer, key, _called(turn, printer))
     digest, facts, counts = cast("_Called", known)
     return RoundFact(digest, turn.index, tuple([stamp(fact, now_ms) for fact in facts]), counts)
+
+
+def _written_fact(turn: Round, printer: Fingerprinter, now_ms: int, *, fresh: bool) -> RoundFact:
+    """Calls in a text are steps like others; the round is known by the text. After a final one a person may speak."""
+    key = hash(("called", turn.calls, turn.results))
+    _, facts, counts = cast("_Called", printer.memo.get(key) or _remember(printer, key, _called(turn, printer)))
+    stamped = tuple([stamp(fact, now_ms) for fact in facts])
+    spoken = (pack(printer.boundary(now_ms)),) if fresh else ()
+    return RoundFact(round_digest(printer, (), turn.text), turn.index, (*stamped, *spoken), counts)
 
 
 def _named(name: str) -> str:
@@ -251,10 +216,13 @@ def _last_user(ask: Ask, printer: Fingerprinter) -> str:
 
 
 def _last_words(ask: Ask) -> str:
-    """What the user said after the newest assistant message; "" for nothing or a harness form."""
+    """What the user said after the newest assistant message; "" for nothing, harness forms, a written call's result."""
     texts: list[str] = []
     for message in reversed(ask.tail):
         if message.role == "assistant":
+            if texts and not message.calls:
+                newest = latest(ask)
+                texts = [newest.reply or ""] if newest is not None else texts
             break
         if message.role == "user":
             texts.append(message.text)

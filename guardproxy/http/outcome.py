@@ -47,6 +47,7 @@ class Outcome:
     error_type: str = ""
     calls: tuple[Call, ...] = ()
     dropped: tuple[Call, ...] = ()
+    written: tuple[Call, ...] = ()  # calls that stand in the text, of an agent that has no others
     text: str = ""
     text_chars: int = 0
     produced_chars: int = 0  # text, thoughts and arguments over all choices, of dropped calls too
@@ -95,6 +96,11 @@ class Outcome:
             self.answer = "text"
         else:
             self.answer = "own" if dropped else "empty"
+
+    def wrote(self, calls: tuple[Call, ...]) -> None:
+        """The answer's text makes these calls: it is no final answer."""
+        if calls and self.answer == "text":
+            self.answer, self.written, self.call_count = "calls", calls, len(calls)
 
     def usage_or_estimate(self, need: Need) -> Usage:
         """What was used: the provider's figures, else the estimated input and what was produced, marked as such.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from guardproxy.core.model import DropCalls, SpliceUsage
+from guardproxy.core.rounds import calls_in
 from guardproxy.errors import UpstreamError
 from guardproxy.http.exchange import Answer
 from guardproxy.http.upstream import Inflater, response_headers
@@ -113,9 +114,11 @@ def _take_over(turn: Turn, view: _View, *, dropped: bool) -> None:
 
 def _read(turn: Turn, view: _View, *, dropped: bool) -> bool:
     """Take over what was seen; whether the provider told of an error inside it."""
-    seen = view.watcher.seen()
-    turn.outcome.read(seen, dropped=dropped)
-    turn.outcome.blind = view.blind and turn.outcome.upstream_status < 400
+    done, seen = turn.outcome, view.watcher.seen()
+    done.read(seen, dropped=dropped)
+    if done.answer == "text":
+        done.wrote(calls_in(turn.ask, done.text))
+    done.blind = view.blind and done.upstream_status < 400
     failed: bool = seen.failed
     return failed
 

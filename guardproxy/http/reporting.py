@@ -71,7 +71,7 @@ def finish(report: TurnReport, done: Outcome) -> TurnReport:
 
 def _attempt(turn: Turn, usage: Usage, ended_ns: int) -> Attempt:
     done, fingerprint = turn.outcome, turn.proxy.printer.call
-    calls = done.calls or done.dropped  # never both
+    calls = done.calls or done.written or done.dropped  # never two of them
     return Attempt(
         started_ns=done.upstream_started_ns,
         ended_ns=ended_ns,

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from guardproxy.api._messages import neutral
-from guardproxy.core import session
+from guardproxy.api._messages import head, neutral
+from guardproxy.core import rounds
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.model import NO_FP, Ask, Fp, Kind, Step
 
@@ -40,9 +40,9 @@ class Cell(NamedTuple):
 def cells(messages: Sequence[Mapping[str, Any]], printer: Fingerprinter) -> list[Cell]:
     """The cells of a whole run, oldest first; calls and results are paired as in a live one."""
     said = tuple(map(neutral, messages))
-    ask = Ask("chat", "", False, b"", len(said), (), said, 0)
+    ask = Ask("chat", "", False, b"", len(said), head(messages), said, 0)
     found: list[Cell] = []
-    for one in session.rounds(ask):
+    for one in rounds.rounds(ask):
         if not one.calls:
             step = printer.text_step(one.text, one.reply, at_ms=0)
             found.append(Cell(one.index, step, _preview(one.text, RESULT), _preview(one.reply or "", RESULT), True))

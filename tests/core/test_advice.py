@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import string
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -40,6 +41,8 @@ def every_text() -> list[tuple[str, str]]:
         made = finding(rule) if rule in RULES else None
         decision = Decision("finalize", Rung.FINALIZE, rule, 5, "turns: 199 of 200", finding=made)
         texts.append((f"{language} {rule} finalize", advice.finalize(language, decision, FACTS)))
+        in_text = replace(FACTS, written=True, ending="Final Answer:")
+        texts.append((f"{language} {rule} finalize in text", advice.finalize(language, decision, in_text)))
         texts.append((f"{language} {rule} summary", advice.summary(language, decision, PROGRESS)))
     return texts
 
@@ -171,6 +174,18 @@ def test_a_summary_says_status_reason_work_findings_and_what_is_open() -> None:
         "Open",
     ):
         assert part in text
+
+
+@pytest.mark.parametrize(("ending", "named"), [("Final Answer:", True), ("", False)])
+@pytest.mark.parametrize(("language", "no_action"), [("en", "no further action"), ("zh", "不要再写任何动作")])
+def test_an_agent_whose_calls_stand_in_texts_is_asked_to_end_in_its_own_words(
+    language: str, no_action: str, ending: str, named: bool
+) -> None:
+    decision = Decision("finalize", Rung.FINALIZE, "repeated_call", 5, "it repeats", finding=finding("repeated_call"))
+    text = advice.finalize(language, decision, replace(FACTS, written=True, ending=ending))
+    assert no_action in text
+    assert ("`Final Answer:`" in text) is named
+    assert no_action not in advice.finalize(language, decision, FACTS)
 
 
 def test_a_budget_summary_names_the_limit() -> None:

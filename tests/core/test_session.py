@@ -3,79 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from guardproxy.core import session
+from guardproxy.core import rounds, session
 from guardproxy.core.fingerprint import Fingerprinter, pack, unpack
-from guardproxy.core.model import Ask, Call, Flag, Kind, Message
+from guardproxy.core.model import Ask, Call, Flag, Kind
 from guardproxy.core.view import Identity, TurnFact
 from tests.core.talk import PRINTER, Json, ask, called, result, said, step, steps, system, user, view_of
 
 TASK = user("Do it.")
 LONG = "This is a summary of what was done. " * 8
-
-
-def results(*pairs: tuple[str, str]) -> list[Message]:
-    return [Message("tool", text, call_id=call_id) for call_id, text in pairs]
-
-
-PAIRS: dict[str, tuple[list[str], list[tuple[str, str]], list[str | None]]] = {
-    "in order": (["a", "b"], [("a", "1"), ("b", "2")], ["1", "2"]),
-    "in the order of finishing": (["a", "b", "c"], [("c", "3"), ("a", "1"), ("b", "2")], ["1", "2", "3"]),
-    "one is missing": (["a", "b", "c"], [("c", "3"), ("a", "1")], ["1", None, "3"]),
-    "one id for two calls (B49)": (["d", "d"], [("d", "one"), ("d", "two")], ["one", "two"]),
-    "empty ids (B51)": (["", ""], [("", "a"), ("", "b")], ["a", "b"]),
-    "one id is empty": (["x", ""], [("x", "a"), ("", "b")], ["a", "b"]),
-    "ids that the client made new": (["a", "b"], [("n1", "1"), ("n2", "2")], ["1", "2"]),
-    "a result twice": (["a", "b"], [("a", "1"), ("a", "again"), ("b", "2")], ["1", "2"]),
-    "a result of nobody": (["a"], [("z", "?"), ("a", "1")], ["1"]),
-    "more results than calls": (["", ""], [("", "1"), ("", "2"), ("", "3")], ["1", "2"]),
-    "no results": (["a", "b"], [], [None, None]),
-    "no calls": ([], [("a", "1")], []),
-}
-
-
-@pytest.mark.parametrize("name", PAIRS)
-def test_pairing(name: str) -> None:
-    ids, answers, expected = PAIRS[name]
-    paired = session.pair([Call("f", "{}", i) for i in ids], results(*answers))
-
-    assert [message and message.text for message in paired] == expected
-
-
-def test_ids_that_repeat_across_turns_pair_inside_their_round() -> None:
-    """B48: one constant id for every call."""
-    history = [part for n in range(4) for part in (called(("t", f'{{"n":{n}}}', "Z")), result(f"r{n}", "Z"))]
-    found = session.rounds(ask(TASK, *history))
-
-    assert [(turn.calls[0].arguments, turn.results[0] and turn.results[0].text) for turn in found] == [
-        (f'{{"n":{n}}}', f"r{n}") for n in range(4)
-    ]
-
-
-def test_rounds() -> None:
-    found = session.rounds(
-        ask(
-            system("S"),
-            TASK,
-            said("Hello."),
-            user("One."),
-            user("Two."),
-            called(("f", "{}", "a"), ("g", "{}", "b"), text="Both."),
-            result("B", "b"),
-            system("in between"),
-            result("A", "a"),
-            called(("h", "{}", "c")),
-        )
-    )
-
-    assert [(turn.index, turn.text, [c.name for c in turn.calls], turn.reply) for turn in found] == [
-        (2, "Hello.", [], "One.\nTwo."),
-        (5, "Both.", ["f", "g"], None),
-        (9, "", ["h"], None),
-    ]
-    assert [[message and message.text for message in turn.results] for turn in found] == [[], ["A", "B"], [None]]
 
 
 A, B = Call("f", '{"x": 1}', "call_aaaaaaaaa"), Call("g", "{}", "call_bbbbbbbbb")
@@ -340,6 +279,68 @@ def test_an_ask_without_messages_of_its_own_is_no_trouble() -> None:
     """All roles mixed up: nothing raises, nothing is paired that does not belong together."""
     odd: Ask = ask(result("1", "a"), called(("f", "{}", "a")), result("2", "a"), result("3", "b"))
 
-    assert [turn.results[0] and turn.results[0].text for turn in session.rounds(odd)] == ["2"]
+    assert [turn.results[0] and turn.results[0].text for turn in rounds.rounds(odd)] == ["2"]
     assert session.identify(odd, PRINTER, "org").head
     assert kinds(session.observe(odd, PRINTER, 0)) == "CALL"
+
+
+SHELL = system("You interact with a shell. Give exactly one command in a code block; it is executed.")
+LS = "I look.\n```bash\nls\n```"
+FINISH = "Action: Finish[42]"
+REPR = "Calling tools:\n[{{'id': '{0}', 'function': {{'name': 'read', 'arguments': {{'path': 'a'}}}}}}]"
+BLOB = "Thought: x\n<code>\nf()\n"
+
+
+def bare(*messages: Json) -> Ask:
+    """A request without tools."""
+    return replace(ask(*messages), tools=())
+
+
+def test_a_call_in_a_text_is_the_step_of_the_same_call() -> None:
+    written = session.observe(bare(SHELL, TASK, said(LS), user("a b")), PRINTER, 5)
+    native = session.observe(ask(TASK, called(("bash", '{"command": "ls"}', "c1")), result("a b", "c1")), PRINTER, 5)
+
+    assert written.rounds[0].facts == native.rounds[0].facts
+    assert written.rounds[0].counts == native.rounds[0].counts
+    assert written.rounds[0].digest == session.round_digest(PRINTER, (), LS)
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([SHELL, TASK, said(LS), user("a b")], ""),
+        ([TASK, said(LS), user("a b")], "a b"),
+        ([TASK, said(LS), user("Observation: a b")], ""),
+        ([TASK, said(FINISH), user("Observation: ok"), user("And why?")], "And why?"),
+        ([SHELL, TASK, said("Done."), user("And b?")], "And b?"),
+        ([TASK, said(BLOB), user("Observation: ok"), user("hurry")], ""),
+    ],
+)
+def test_results_in_user_texts_are_nobodys_words(messages: list[Json], words: str) -> None:
+    fact = session.observe(bare(*messages), PRINTER, 0)
+
+    assert fact.user == (PRINTER.text(words).hex() if words else "")
+    assert session.identify(bare(*messages), PRINTER, "org").spoken is bool(words)
+
+
+def test_words_after_an_answer_in_a_call_begin_a_span() -> None:
+    fact = session.observe(bare(TASK, said(FINISH), user("Observation: ok"), user("And why?")), PRINTER, 0)
+
+    assert kinds(fact) == "CALL BOUNDARY"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ((), (BLOB, BLOB + "</code>\n" + REPR.format("call_123456"))),
+        ((), (BLOB + "</code>", BLOB + "</code>\n" + REPR.format("call_123456"))),
+        ((Call("read", '{"path":"a"}', "call_123456"),), ("", REPR.format("call_123456"))),
+    ],
+    ids=["code", "code with its end", "a call"],
+)
+def test_an_answer_is_found_in_what_smolagents_made_of_it(given: tuple[Call, ...], kept: tuple[str, str]) -> None:
+    links = session.links(PRINTER, "org", session.identify(bare(TASK), PRINTER, "org").head, given, kept[0])
+    found = session.identify(bare(TASK, said(kept[1]), user("Observation: x")), PRINTER, "org").links
+
+    assert links
+    assert links == found

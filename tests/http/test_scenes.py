@@ -6,13 +6,15 @@ when the request is sent. A request that is not in `at` must pass or be observed
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from guardproxy.store.redis import Store
 from tests.http_store import held
 from tests.live import live
 from tests.scene_checks import check
-from tests.scenes import Heard, Player, Scene, act, both, delta, ladder, say, system, tc, user
+from tests.scenes import Heard, Move, Player, Scene, act, both, delta, ladder, say, system, tc, user, write
 
 REPEAT = ladder(3, 4, 5, 6)
 BATCH = ladder(3, 4, 0, 5)
@@ -25,6 +27,7 @@ NOT_FOUND = '{"error":"404 not found"}'
 TOOLS = user("You have tools available, use them.")
 GO = user("List the processes.")
 FAIL = say(None, status=500)
+REJECTED = "Please always provide EXACTLY ONE action in triple backticks, found 2 actions."
 FINISHING = [
     {"type": "function", "function": {"name": "process", "parameters": {}}},
     {
@@ -526,7 +529,137 @@ RUNS = [
     ),
 ]
 
-SCENES = [*LOOPS, *WORDS, *HEALTHY, *DELTAS, *RUNS]
+REACT = system(
+    "Write Thought, then Action: tool[input]; you are given the Observation. End with Final Answer: and the text."
+)
+SHELL = system(
+    "You interact with a computer shell. Your response must contain exactly ONE bash code block with ONE command; it "
+    "is executed and you get its output."
+)
+OBJECT = system(
+    'Answer with JSON only: {"action": name, "action_input": arguments}. You then receive the result of the tool.'
+)
+
+
+def searched(what: str, found: str) -> Move:
+    """A round of ReAct."""
+    return write(
+        f"Thought: I look for {what}.\nAction: Search[{what}]",
+        f"Observation: {found}",
+        ("Search", {"input": what}, found),
+    )
+
+
+def ran(command: str, output: str) -> Move:
+    """A round of mini-swe-agent."""
+    told = f"<returncode>0</returncode>\n<output>\n{output}\n</output>"
+    return write(f"THOUGHT: I run it.\n\n```bash\n{command}\n```", told, ("bash", {"command": command}, told))
+
+
+def asked(arguments: dict, answer: str) -> Move:
+    """A round of an agent that writes JSON; its results have no label."""
+    made = json.dumps({"thought": "I need it.", "action": "get_order", "action_input": arguments})
+    return write(made, answer, ("get_order", arguments, answer))
+
+
+def pasted(code: str, words: str) -> Move:
+    """An assistant's code, and what a person says of it."""
+    return say(f"Try this:\n\n```bash\n{code}\n```", user(words))
+
+
+TEXTS = [
+    Scene(
+        "a ReAct loop",
+        same(9, searched("oil price in 1873", "No results found.")),
+        REPEAT,
+        "repeated_call",
+        {3: "Search.*3 times.*empty result is the answer", 5: "no further action in this turn.*`Final Answer:`"},
+        (REACT, U),
+        tools=False,
+    ),
+    Scene(
+        "ReAct that gets on",
+        [
+            *(searched(f"river {k}", f"River {k} is {k * 317} km long.") for k in range(8)),
+            say("Thought: I know.\nFinal Answer: river 7", user("And the shortest?")),
+            *(searched(f"river {k}", f"River {k} is {k * 317} km long.") for k in range(2)),
+        ],
+        opening=(REACT, U),
+        tools=False,
+    ),
+    Scene(
+        "a ReAct loop by its observations alone",
+        same(3, searched("oil price in 1873", "No results found.")),
+        {3: "nudge"},
+        "repeated_call",
+        tools=False,
+    ),
+    Scene(
+        "one fenced command again and again",
+        same(9, ran("git status", "nothing to commit, working tree clean")),
+        REPEAT,
+        "repeated_call",
+        {3: "`bash`.*3 times", 5: "final answer now, in the form"},
+        (SHELL, U),
+        tools=False,
+    ),
+    Scene(
+        "fenced commands that get on",
+        [
+            move
+            for k in range(5)
+            for move in (ran(f"sed -i s/a/{k}/ x.py", ""), ran("pytest -q", f"{9 - k} failed, {k} passed in 0.1s"))
+        ],
+        opening=(SHELL, U),
+        tools=False,
+    ),
+    Scene(
+        "replies that a harness rejects make no call",
+        same(7, say("```bash\nls\n```\n```bash\npwd\n```", user(REJECTED))),
+        MONOLOGUE,
+        "monologue",
+        opening=(SHELL, U),
+        tools=False,
+    ),
+    Scene(
+        "a JSON action again and again",
+        same(9, asked({"id": 7}, '{"order": 7, "state": "unknown"}')),
+        REPEAT,
+        "repeated_call",
+        {3: "get_order.*3 times"},
+        (OBJECT, U),
+        tools=False,
+    ),
+    Scene(
+        "JSON actions that get on",
+        [asked({"id": k}, f'{{"order": {k}, "paid": {k * 31}}}') for k in range(9)],
+        opening=(OBJECT, U),
+        tools=False,
+    ),
+    Scene(
+        "a budget counts calls in texts",
+        [asked({"id": k}, f'{{"order": {k}, "paid": {k * 31}}}') for k in range(5)],
+        {3: "finalize", 4: "deny", 5: "deny"},
+        "budget.tool_calls",
+        policy={"limits": {"span": {"tool_calls": 4}}},
+        opening=(OBJECT, U),
+        tools=False,
+    ),
+    Scene(
+        "a person who pastes what went wrong",
+        [
+            *(pasted(f"pip install thing=={k}", "ERROR: No matching distribution found for thing") for k in range(3)),
+            pasted("python3 -m venv .venv", "same"),
+            pasted("pip install thing", "still the same error, what now?"),
+            pasted("pip install thing", "Error: it still does not work"),
+            pasted("pip download thing", "ERROR: No matching distribution found for thing"),
+            pasted("pip index versions thing", "ok that printed a list, thanks"),
+        ],
+        tools=False,
+    ),
+]
+
+SCENES = [*LOOPS, *WORDS, *HEALTHY, *DELTAS, *RUNS, *TEXTS]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

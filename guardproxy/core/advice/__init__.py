@@ -22,7 +22,10 @@ LANGUAGES: Mapping[str, ModuleType] = {"en": en, "zh": zh}
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a text says of the newest call. `arguments` and `result` are short quotes of the request itself."""
+    """What a text says of the newest call. `arguments` and `result` are short quotes of the request itself.
+
+    `written`: the agent's calls stand in its texts; then `ending` is how its instructions begin a final answer, if known.
+    """
 
     tool: str
     arguments: str = ""
@@ -30,6 +33,8 @@ class Facts:
     count: int = 0
     flags: Flag = Flag.NONE
     untried: tuple[str, ...] = ()
+    written: bool = False
+    ending: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +62,17 @@ def render(language: str, rung: Rung, finding: Finding, facts: Facts) -> str:
 
 
 def finalize(language: str, decision: Decision, facts: Facts) -> str:
-    """The request for an answer with what is known, when no further call is possible."""
+    """The request for an answer with what is known, when no further call is possible.
+
+    Calls in texts cannot be forbidden: their agents are asked to end as their instructions say.
+    """
     words = LANGUAGES[language]
     reason = _reason(words, decision, facts)
-    return str(words.JOIN).join((f"{GUARD_MARK} {words.SOURCE}", reason, words.FINALIZE))
+    asked = str(words.FINALIZE)
+    if facts.written:
+        ending = words.ENDING.format(ending=_quoted(facts.ending)) if facts.ending else ""
+        asked = words.FINALIZE_TEXT.format(ending=ending)
+    return str(words.JOIN).join((f"{GUARD_MARK} {words.SOURCE}", reason, asked))
 
 
 def summary(language: str, decision: Decision, progress: Progress) -> str:

@@ -61,6 +61,11 @@ FINALIZE = (
     "No further calls are possible in this turn. Answer now with what is known: what was done, what was found, what is "
     "still open and what would be needed for it."
 )
+FINALIZE_TEXT = (
+    "Write no further action in this turn. Give the final answer now, in the form that your "
+    "instructions ask for at the end{ending}, with what is known: what was done, what was found, what is still open."
+)
+ENDING = " (`{ending}`)"
 ENDED = "This run was ended by the proxy that watches it; the task may not be complete."
 REFUSED = "This request was refused by the proxy that watches this run: a hard limit leaves no room for it."
 WHY = "Reason: {reason} (rule: {rule})."

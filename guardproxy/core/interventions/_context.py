@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from guardproxy.core import advice, session
+from guardproxy.core import advice, protocol, rounds, session
 from guardproxy.core.advice import Facts, Progress
 from guardproxy.core.fingerprint import strip_own
 from guardproxy.core.model import AppendText, Ask, Call, Decision, Flag, Kind, Message, Rung, Step
@@ -55,6 +55,8 @@ def facts(decision: Decision, ask: Ask, context: Context) -> Facts:
     evidence = decision.finding.evidence if decision.finding else ()
     back = max(0, trail.last - evidence[-1]) if evidence else 0
     call, result = _told(ask, back)
+    newest = rounds.latest(ask)
+    written = newest is not None and newest.written
     flags = trail.steps[-1 - back].flags if back < len(trail.steps) else Flag.NONE
     return Facts(
         tool=call.name if call else _remembered(trail.steps),
@@ -63,6 +65,8 @@ def facts(decision: Decision, ask: Ask, context: Context) -> Facts:
         count=decision.count,
         flags=flags,
         untried=tuple(tool for tool in ask.tools if call is None or tool != call.name)[:3],
+        written=written,
+        ending=protocol.ending(ask) if written else "",
     )
 
 
@@ -73,7 +77,7 @@ def _remembered(steps: Sequence[Step]) -> str:
 
 def progress(ask: Ask, decision: Decision) -> Progress:
     """What the run has done as far as this request shows: calls per tool, and the newest results in short."""
-    found = session.rounds(ask)
+    found = rounds.rounds(ask)
     tools = Counter(call.name for turn in found for call in turn.calls)
     newest = [
         (call.name, _short(result.text))
@@ -101,7 +105,7 @@ def _told(ask: Ask, back: int) -> tuple[Call | None, Message | None]:
     """The call that is `back` steps before the newest (parallel calls: the one the finding is about)."""
     pairs = [
         pair
-        for turn in reversed(session.rounds(ask))
+        for turn in reversed(rounds.rounds(ask))
         for pair in zip(reversed(turn.calls), reversed(turn.results), strict=True)
     ]
     return pairs[min(back, len(pairs) - 1)] if pairs else (None, None)
