@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from guardproxy.core import budget, episode as episodes_of, session
+from guardproxy.core import budget, episode as episodes_of, session, sparing
 from guardproxy.core.budget import Limit
 from guardproxy.core.detectors import RULES, SPECIFICITY, default_settings
 from guardproxy.core.model import NO_FP, Decision, Episode, Finding, Rung, Trail, Triple
@@ -81,14 +81,15 @@ def decide(view: View, policy: Policy, *, lost: bool = False) -> Decision:
     trail = session.trail(view)
     past = episodes_of.unpack_episodes(view.episodes) if view.episodes else ()
     found, errors = _find(trail, past, policy)
+    spared, further = sparing.held_back(view, trail, found, policy.detectors)
+    errors += further
     judged = [_budget(trail, view, policy), _overspent(view, policy), _forgetful(view, policy)]
     if found:
         judged += [_loop(trail, past, policy, found, mode, lost=lost) for mode in ("enforce", "observe")]
     if not any(judged):  # most turns
-        return Decision("pass", findings=found, errors=errors)
+        return Decision("pass", findings=found, spared=spared, errors=errors)
     acted = [_acted(decision, policy, trail, past) for decision in judged if decision is not None]
     worst = max(acted, key=lambda one: (one.rung >= Rung.NUDGE and one.mode == "enforce", one.rung))
-    spared = tuple(finding.spared for finding in found if finding.spared)
     return replace(worst, findings=found, spared=spared, errors=errors)
 
 
