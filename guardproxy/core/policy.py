@@ -170,7 +170,7 @@ def _loop(
     past = [one for one in past if policy.mode_of(one.rule) == mode]
     if not findings:
         return None
-    climbed = [(episodes_of.climb(f, episodes_of.find(f, past), trail), f) for f in findings]
+    climbed = [(episodes_of.climb(f, episodes_of.find(f, past, trail), trail), f) for f in findings]
     rung, finding = max(climbed, key=lambda pair: (pair[0], SPECIFICITY.get(pair[1].rule, 0), pair[1].count))
     return _speak(rung, finding, trail, past, lost=lost)
 
@@ -197,7 +197,7 @@ def _newest(past: Sequence[Episode]) -> list[Episode]:
 
 def _speak(rung: Rung, finding: Finding, trail: Trail, past: Sequence[Episode], *, lost: bool) -> Decision:
     """Whether there is something to say: once per rung of an episode, and not too soon after another's."""
-    said = episodes_of.find(finding, past)
+    said = episodes_of.find(finding, past, trail)
     quiet = Decision("observe", Rung.OBSERVE, finding.rule, finding.count, finding.reason, finding=finding)
     if said is not None and said.at_step >= trail.first and episodes_of.going_on(said, finding, trail):
         if lost and Rung.NUDGE <= said.rung <= Rung.FIRM:
