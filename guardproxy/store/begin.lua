@@ -21,7 +21,7 @@ local new_thread = not t
 -- go on, so that a loop is not left by changing its name.
 local heir_of = new_session and session ~= '' and not fresh and by_link(false, true)
 local left = heir_of and load('t:' .. heir_of)
-if left and not (left.closed and string.sub(left.closed, 1, 6) == 'budget') then
+if left and not left.closed then -- of an ended one the history says enough, and other budgets are other budgets
   t = left
   t.open, t.live, t.era, t.renewed, t.head, t.names = 0, 0, 0, 0, '', {}
 else
@@ -59,7 +59,7 @@ if (s.closed or t.closed) and not rearm and panic == 0 then -- in a panic nothin
   local closed = s.closed and s or t
   closed.answers = closed.answers + 1
   if s.closed or not fresh then closed.at = now end -- a start again meets the cut for a while after it, not for ever
-  save(s.closed and 's:' .. sid or 't:' .. (heir_of or run), closed)
+  save(s.closed and 's:' .. sid or 't:' .. run, closed)
   ended()
   return keep({ sid, name, t.turn or s.turn, now, 0, 1, closed.closed, closed.answers, t.rearmed, t.equal, t.steps,
     s.span, s.span_at, s.born, 0, 1, panic, s.traceparent,
