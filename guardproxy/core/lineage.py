@@ -72,12 +72,11 @@ class Thread:
     episodes: deque[bytes] = field(default_factory=lambda: deque(maxlen=EPISODES))
     ledger: dict[str, bytes] = field(default_factory=dict)
     names: tuple[str, ...] = ()  # of the counters that its last turn raised
-    heir: bool = False  # came from another session and has had no turn in its own
 
     def under(self, session: Session, name: str) -> Thread:
         """The same conversation under other names: all but what belongs to the attempts made under these."""
         lists = {what: copy(getattr(self, what)) for what in ("ring", "episodes", "ledger")}
-        return replace(self, session=session, name=name, names=(), heir=True, **lists)
+        return replace(self, session=session, name=name, names=(), **lists)
 
     @property
     def came_to_nothing(self) -> bool:

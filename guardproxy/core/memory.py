@@ -140,7 +140,7 @@ def _kind(thread: Thread, opening: Opening, now_ms: int) -> _Kind:
     return _Kind(
         first=not session.turn,
         same=same,
-        retry=same and thread.state in FAILED and not thread.heir,
+        retry=same and thread.state in FAILED,
         rearm=rearm,
         anew=anew,
         main=main,
@@ -204,7 +204,6 @@ def _append(thread: Thread, opening: Opening, kind: _Kind) -> None:
     thread.equal = thread.equal + again if kind.same and not blank else 0
     thread.ring.extend(facts)
     thread.steps += len(facts)
-    thread.heir = False
     session.turn += 1
     session.span, session.span_started = kind.span, kind.span_started
     thread.turn, thread.conversation, thread.count = session.turn, fact.conversation, fact.count

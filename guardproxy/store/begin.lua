@@ -69,7 +69,7 @@ end
 ------------------------------------------------------------------------------------------ what is new about it
 local aside = not tooled and s.tooled -- a title, a compaction: costs, but is no turn
 local same = not aside and not unknown and t.conversation == conversation
-local retry = same and not heir_of and (t.state == 'failed' or t.state == 'abandoned'
+local retry = same and (t.state == 'failed' or t.state == 'abandoned'
   or (not fresh and t.state == 'open' and t.open < 2))
 local again = same and not retry and t.state == 'answered' -- an equal request after a complete answer
 local blank = again and t.answer == 'empty'

@@ -220,8 +220,11 @@ def test_every_exemption_has_its_run() -> None:
         ring([move for k in range(3) for move in (edit(k), call("sh", f"{5 - k} failed", cmd="pytest"))]),
         [reply("Hello.", "Hi."), reply("Fine.", "And you?")],
         [*ring(other(4)), BOUNDARY, reply("Done.", "More."), *ring(other(9)[5:])],
+        ring([move for k in range(4) for move in (call("board", f"{9 - k} open"), *other(8))][:-8]),
+        ring([call("search", "No results found.", q=f"{k}x") for k in "abc"]),
+        ring([call("read", "the same page", chunk=k) for k in range(4)]),
     ],
-    ids=["nothing", "two", "work", "files", "three tests", "talk", "two spans"],
+    ids=["nothing", "two", "work", "files", "tests", "talk", "spans", "far apart", "nothing found", "one page"],
 )
 def test_ordinary_work_is_spared_nothing(steps: list[Step]) -> None:
     assert decide(view_of(steps), Policy()).spared == ()
