@@ -11,6 +11,7 @@ import codecs
 import gzip
 import io
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,7 @@ class _Player:
         self._now_ms = 0
         self._open: tuple[Ask, View, Decision] | None = None
         self._head = ""
+        self._spared: Counter[tuple[str, str]] = Counter()
 
     def report(self) -> SessionReport:
         """Play the session to its end, or to the end that it would have been given."""
@@ -92,7 +94,7 @@ class _Player:
                 self._turn(len(self._messages), told)
         every = tuple(map(neutral, self._messages))
         whole = Ask("chat", "", False, b"", len(every), chat.ask_of(self._messages).head, every, 0)
-        return SessionReport(self._id, sum(len(one.calls) for one in rounds.rounds(whole)), tuple(told))
+        return SessionReport(self._id, sum(len(one.calls) for one in rounds.rounds(whole)), tuple(told), self._spared)
 
     def _append(self, said: Message) -> None:
         self._known.append(self._messages[len(self._known)])
@@ -110,6 +112,7 @@ class _Player:
         view = self._memory.begin(self._opening(ask), self._now_ms)
         made = policies.decide(view, self._policy)
         self._open = (ask, view, made)
+        self._spared.update({(str(one.because), one.rule) for one in made.spared})
         if made.action != "pass":
             step = max(0, self._calls - 1) if self._acted else self._calls
             told.append(Told(step, at, made.action, made.rule, made.count, made.reason, made.would))
@@ -262,7 +265,10 @@ def _progress(file: Path) -> Progress:
 
 
 def _line(report: SessionReport, other: SessionReport | None) -> str:
-    row = {"id": report.id, "steps": report.steps, "decisions": _decisions(report)}
+    row: dict[str, Any] = {"id": report.id, "steps": report.steps, "decisions": _decisions(report)}
+    if report.spared:
+        rows = sorted(report.spared.items())
+        row["spared"] = [{"rule": rule, "because": because, "turns": turns} for (because, rule), turns in rows]
     if other:
         row["other"] = _decisions(other)
     return orjson.dumps(row).decode() + "\n"

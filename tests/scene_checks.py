@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+from guardproxy.api._messages import neutral
 from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter
 from guardproxy.core.model import Call, Kind, Message
 from tests.live import Json
@@ -322,8 +323,11 @@ def expected_steps(move: Move, printer: Fingerprinter) -> list[tuple[str, bytes,
     written = [((tool, arguments, None), result) for tool, arguments, result in move.written]
     for (tool, arguments, _), result in [*zip(move.calls, move.results, strict=True), *written]:
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        plain = "\n".join(part["text"] for part in result) if isinstance(result, list) else result
-        message = None if plain is None else Message("tool", plain)
+        message = None if result is None else Message("tool", result if isinstance(result, str) else "")
+        if isinstance(result, list):
+            texts = [part["text"] for part in result if part["type"] == "text"]
+            pictures = neutral({"role": "tool", "content": result}).media
+            message = Message("tool", "\n".join(texts), media=pictures)
         step = printer.step(Call(tool, text), message, first=not found, at_ms=0)
         assert step.kind is Kind.CALL
         found.append((step.tool, step.call, step.result))

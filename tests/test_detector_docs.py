@@ -10,7 +10,9 @@ from types import ModuleType
 
 import pytest
 
-from guardproxy.core.detectors import RULES, SPECIFICITY
+from guardproxy.core import sparing
+from guardproxy.core.detectors import RULES, SPECIFICITY, _count
+from guardproxy.core.exemption import Exemption
 from guardproxy.core.model import Triple
 from guardproxy.core.presets import PRESETS, preset_settings
 
@@ -30,6 +32,28 @@ When several rules stand on the same rung, the first of these speaks: {order}.
 `guardproxy list --preset NAME` shows one, `guardproxy replay FILE --compare OTHER.yaml` what it would change in your
 own runs.
 """
+
+EXEMPTIONS = """What holds a rule back has one of these names. The decision line of the log has it with rule, count and
+steps, the span of the turn as `guardproxy.spared`; `guardproxy trace` shows it beside the action, `guardproxy replay`
+counts it. A decision to do nothing can have some, too: what would have been spoken of, had it not been for them.
+
+| exemption | what it says | rules that may name it |
+|---|---|---|"""
+
+
+def exemptions() -> list[str]:
+    """A row an exemption, with the detectors in whose source it stands."""
+    sources = {name: inspect.getsource(module) for name, module in RULES.items()}
+    counted, rows = inspect.getsource(_count.news), []
+    for one in Exemption:
+        rules = [name for name, text in sources.items() if f"Exemption.{one.name}" in text]
+        if f"Exemption.{one.name}" in counted:
+            rules += [name for name, text in sources.items() if "news(" in text]
+        if f"Exemption.{one.name}" in inspect.getsource(sparing):
+            rules = ["*"]
+        named = "all" if rules == ["*"] else ", ".join(f"`{name}`" for name in sorted(set(rules)))
+        rows.append(f"| `{one}` | {one.meaning} | {named} |")
+    return rows
 
 
 def reasons(module: ModuleType) -> dict[str, str]:
@@ -66,6 +90,7 @@ def page() -> str:
     """The whole."""
     order = ", ".join(f"`{name}`" for name in sorted(SPECIFICITY, key=SPECIFICITY.__getitem__, reverse=True))
     lines = [HEAD.format(order=order), *(f"- `{name}`: {preset.reason}" for name, preset in PRESETS.items()), ""]
+    lines += ["## Exemptions\n", EXEMPTIONS, *exemptions(), ""]
     return "\n".join([*lines, *(line for name, module in RULES.items() for line in rule(name, module))])
 
 
@@ -86,6 +111,15 @@ def test_the_page_says_it_all() -> None:
     for name in (*RULES, *PRESETS):
         assert f"\n## {name}\n" in text or f"\n- `{name}`: " in text
     assert "| `triple` | [3, 4, 6] | [3, 4, 5] | [4, 6, 9] | Equal rounds in a row (cases B01, B04, B13). |" in text
+
+
+def test_each_exemption_is_used_and_explained() -> None:
+    rows = exemptions()
+    assert len(rows) == len(Exemption)
+    for one, row in zip(Exemption, rows, strict=True):
+        assert row.startswith(f"| `{one}` | ")
+        assert not row.endswith("|  |"), f"no rule names {one}"
+        assert one.meaning.endswith(".")
 
 
 def test_the_readme_links_it() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.detectors import RULES
+from guardproxy.core.exemption import Exemption
 from guardproxy.core.model import Triple
 from guardproxy.core.policy import ACTIONS, PROFILES
 from guardproxy.http import turn
@@ -49,6 +50,14 @@ def limits() -> list[str]:
     return rows
 
 
+def exemptions() -> list[str]:
+    """A row a reason to hold back."""
+    return [f"| `{one}` | {one.meaning} |" for one in Exemption]
+
+
+GENERATED = {"detectors": detectors, "exemptions": exemptions, "limits": limits}
+
+
 def section(name: str) -> list[str]:
     """The body rows of a marked table."""
     found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", README.read_text(), re.DOTALL)
@@ -56,10 +65,10 @@ def section(name: str) -> list[str]:
     return found.group(1).strip().split("\n")[2:]
 
 
-@pytest.mark.parametrize(("name", "expected"), [("detectors", detectors), ("limits", limits)])
-def test_generated_tables(name: str, expected: object) -> None:
-    """The tables of detectors and limits are those of the code."""
-    assert section(name) == expected()  # type: ignore[operator]
+@pytest.mark.parametrize("name", GENERATED)
+def test_generated_tables(name: str) -> None:
+    """The tables of detectors, exemptions and limits are those of the code."""
+    assert section(name) == GENERATED[name]()
 
 
 def test_headers() -> None:
@@ -83,7 +92,8 @@ def test_steps_name_files() -> None:
 def write() -> None:
     """Put the generated tables into the README."""
     text = README.read_text()
-    for name, rows in (("detectors", detectors()), ("limits", limits())):
+    for name, made in GENERATED.items():
+        rows = made()
         head = re.search(rf"<!-- {name} -->\n(.*?\n.*?\n)", text)
         assert head
         body = f"<!-- {name} -->\n{head.group(1)}" + "\n".join(rows) + f"\n<!-- /{name} -->"

@@ -143,6 +143,30 @@ def test_json_lines_have_both(tmp_path: Path) -> None:
     assert [one["step"] for one in firsts] == [2, 3]
 
 
+BOARD = recorded(*[call("board", f"{9 - k} tasks are open") for k in range(5)], name="board")
+
+
+def test_what_spared_a_run_is_counted(tmp_path: Path) -> None:
+    out = io.StringIO()
+    replay.run(lines(tmp_path, BOARD, LOOP), Policy(), out=out)
+    table = [line.split() for line in out.getvalue().splitlines()]
+    assert ["rule", "spared", "by", "sessions", "turns"] in table
+    assert ["repeated_call", "changed_results", "1", "3"] in table
+
+
+def test_json_lines_say_what_spared_a_run(tmp_path: Path) -> None:
+    out = io.StringIO()
+    replay.run(lines(tmp_path, BOARD, LOOP), Policy(), as_json=True, out=out)
+    board, loop = map(json.loads, out.getvalue().splitlines())
+    assert board == {
+        "id": "board",
+        "steps": 5,
+        "decisions": [],
+        "spared": [{"rule": "repeated_call", "because": "changed_results", "turns": 3}],
+    }
+    assert "spared" not in loop
+
+
 def test_knowledge_about_tools_is_used(tmp_path: Path) -> None:
     file = lines(tmp_path, recorded(*[call("ask", "the same", page=page) for page in range(4)]))
     told = []

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from guardproxy.core.model import Episode, Finding, Rung, Step, Trail, Triple
+from guardproxy.core.model import NO_FP, Episode, Finding, Flag, Kind, Rung, Step, Trail, Triple
 
 GAP = 6
 """An episode ends after this many steps without its calls (`loop-detectors.md` section 5, from openclaw#71671)."""
@@ -41,16 +41,38 @@ def unpack_episodes(stored: Iterable[bytes]) -> tuple[Episode, ...]:
     return tuple(found)
 
 
-def find(finding: Finding, episodes: Sequence[Episode]) -> Episode | None:
+def find(finding: Finding, episodes: Sequence[Episode], trail: Trail) -> Episode | None:
     """The newest episode about the same loop: the same subject, or a call in common.
 
-    Not the rule's name: a loop that changes from a repeat into a cycle is still the loop that was spoken of.
+    Not the rule's name: a loop that changes from a repeat into a cycle is still the loop that was spoken of. Calls that
+    have come to answer something else, again and again, are another loop.
     """
     members = set(finding.members)
     for episode in reversed(episodes):
         if episode.subject == finding.subject or members.intersection(episode.members):
-            return episode
+            return None if anew(episode, finding.evidence[-1:], trail) else episode
     return None
+
+
+def anew(episode: Episode, ordinals: Iterable[int], trail: Trail) -> bool:
+    """Whether a call at one of the ordinals has an answer that it never had until the episode's last decision.
+
+    That ends an episode (`loop-detectors.md` section 5). What the trail no longer shows is not judged.
+    """
+    known = trail.steps[: max(0, episode.at_step - trail.first + 1)]
+    for step in (trail.steps[ordinal - trail.first] for ordinal in ordinals if ordinal > episode.at_step):
+        earlier = [one for one in known if one.near == step.near]
+        if step.kind is Kind.CALL and earlier and not any(_answer_alike(step, one) for one in earlier):
+            return True
+    return False
+
+
+def _answer_alike(one: Step, other: Step) -> bool:
+    """As the detectors compare: the same answer, the same kind of error, or no answer to a malformed call."""
+    if one.masked_result == other.masked_result or one.result == other.result:
+        return True
+    malformed = int(one.flags) & int(other.flags) & int(Flag.INVALID)
+    return bool(malformed) or one.signature == other.signature != NO_FP
 
 
 def going_on(episode: Episode, finding: Finding, trail: Trail) -> bool:
@@ -86,7 +108,7 @@ def continued(episode: Episode, trail: Trail) -> Finding | None:
     if episode.rung < Rung.FIRM or episode.at_step < trail.first or not trail.steps:
         return None
     further = member_steps(episode, trail)
-    if not further or further[-1] != trail.last or _answers_differently(trail):
+    if not further or further[-1] != trail.last or _answers_differently(trail) or anew(episode, further, trail):
         return None
     ordinals = (episode.at_step, *further)
     if any(later - earlier > GAP for earlier, later in pairwise(ordinals)):

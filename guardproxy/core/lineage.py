@@ -7,7 +7,8 @@ is away. In doubt a run begins anew.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from guardproxy.core.view import Opening
@@ -72,6 +73,11 @@ class Thread:
     ledger: dict[str, bytes] = field(default_factory=dict)
     names: tuple[str, ...] = ()  # of the counters that its last turn raised
 
+    def under(self, session: Session, name: str) -> Thread:
+        """The same conversation under other names: all but what belongs to the attempts made under these."""
+        lists = {what: copy(getattr(self, what)) for what in ("ring", "episodes", "ledger")}
+        return replace(self, session=session, name=name, names=(), **lists)
+
     @property
     def came_to_nothing(self) -> bool:
         """Whether its last attempt failed, was left, or got an empty answer: an equal request is the same run's."""
@@ -92,8 +98,9 @@ class Lineage:
     def resolve(self, opening: Opening, now_ms: int) -> Thread:
         """The thread of a request, made if need be."""
         who, org = opening.identity, opening.org
+        heir_of = self._left(opening)
         if who.session and who.thread:
-            return self._thread(org, who.session, who.thread, now_ms)
+            return self._thread(org, who.session, who.thread, now_ms, heir_of)
         found = (None if who.fresh else self._by_link(opening, far=False)) or self._by_digest(opening, now_ms)
         latest = self._heads.get(self._head(opening))
         if found is None and latest is None and not who.fresh:
@@ -104,7 +111,7 @@ class Lineage:
             return found
         if who.session:
             number = self._session(org, who.session, now_ms).threads + 1
-            return self._thread(org, who.session, f"{who.head[:12]}-{number}", now_ms)
+            return self._thread(org, who.session, f"{who.head[:12]}-{number}", now_ms, heir_of)
         self._runs += 1
         return self._thread(org, f"d-{who.head[:12]}-local{self._runs}", "main", now_ms)
 
@@ -122,17 +129,25 @@ class Lineage:
     def _mine(self, thread: Thread, opening: Opening) -> bool:
         return opening.identity.session in ("", thread.session.name)
 
-    def _by_link(self, opening: Opening, *, far: bool) -> Thread | None:
+    def _left(self, opening: Opening) -> Thread | None:
+        """The thread that goes on under another name: of whatever session, where this one's is not known yet."""
+        who = opening.identity
+        if not who.session or who.fresh or (opening.org, who.session) in self._sessions:
+            return None
+        left = self._by_link(opening, far=False, anyone=True)
+        return None if left is None or left.closed_by else left
+
+    def _by_link(self, opening: Opening, *, far: bool, anyone: bool = False) -> Thread | None:
         """Who was given this round: the longest history shorter than this one, else the latest.
 
-        `far`: by the links that hold without the head, for heads that nothing is known of.
+        `far`: by the links that hold without the head, for heads that nothing is known of. `anyone`: in any session.
         """
         wanted = [link for link in opening.identity.links if link.startswith("*") is far]
         for number, link in enumerate(wanted):
-            given = [thread for thread in self._links.get(link, ()) if self._mine(thread, opening)]
+            given = [thread for thread in self._links.get(link, ()) if anyone or self._mine(thread, opening)]
             fit = [thread for thread in given if thread.count < opening.fact.count]
             if fit:
-                return max(fit, key=lambda thread: thread.count)
+                return max(reversed(fit), key=lambda thread: thread.count)  # of equal ones the latest
             if given and (number or not opening.identity.spoken):
                 return given[-1]
         return None
@@ -160,12 +175,12 @@ class Lineage:
         known = self._sessions.get((org, name)) or Session(name, now_ms)
         return _keep(self._sessions, (org, name), known, SESSIONS)
 
-    def _thread(self, org: str, session: str, name: str, now_ms: int) -> Thread:
+    def _thread(self, org: str, session: str, name: str, now_ms: int, heir_of: Thread | None = None) -> Thread:
         at = (org, session, name)
         if at not in self._threads:
             owner = self._session(org, session, now_ms)
             owner.threads += 1
-            self._threads[at] = Thread(owner, name)
+            self._threads[at] = Thread(owner, name) if heir_of is None else heir_of.under(owner, name)
         return _keep(self._threads, at, self._threads[at], THREADS)
 
 

@@ -1,5 +1,4 @@
 """The nouns of guardproxy: plain frozen values that every room shares. No behaviour beyond tiny properties.
-
 Units: `_ms` milliseconds, `_microusd` millionths of a US dollar, tokens are counted as integers.
 """
 
@@ -9,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from typing import NamedTuple, TypeVar, dataclass_transform
+
+from guardproxy.core.exemption import Spared
 
 T = TypeVar("T")
 
@@ -188,7 +189,7 @@ class Finding:
     reason: str  # one sentence an operator understands
     evidence: tuple[int, ...]  # ordinals of steps
     unit: int = 1  # steps that make one count: the period of a cycle
-    spared: str = ""  # why a count was not raised, or why it was held back
+    spared: Spared | None = None  # why its rung is lower than its count says
 
     @property
     def rung(self) -> Rung:
@@ -292,6 +293,6 @@ class Decision:
     findings: tuple[Finding, ...] = ()
     episode: Episode | None = None  # to be stored when not None
     refused: Line | None = None  # the budget that denied
-    spared: tuple[str, ...] = ()
+    spared: tuple[Spared, ...] = ()
     over: bool = False  # the final text was given often enough: HTTP 400 from now on
     errors: tuple[str, ...] = ()  # rules whose detector raised; the turn goes on without them

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from guardproxy.core import budget, episode as episodes_of, session
+from guardproxy.core import budget, episode as episodes_of, session, sparing
 from guardproxy.core.budget import Limit
 from guardproxy.core.detectors import RULES, SPECIFICITY, default_settings
 from guardproxy.core.model import NO_FP, Decision, Episode, Finding, Rung, Trail, Triple
@@ -81,14 +81,15 @@ def decide(view: View, policy: Policy, *, lost: bool = False) -> Decision:
     trail = session.trail(view)
     past = episodes_of.unpack_episodes(view.episodes) if view.episodes else ()
     found, errors = _find(trail, past, policy)
+    spared, further = sparing.held_back(view, trail, found, policy.detectors)
+    errors += further
     judged = [_budget(trail, view, policy), _overspent(view, policy), _forgetful(view, policy)]
     if found:
         judged += [_loop(trail, past, policy, found, mode, lost=lost) for mode in ("enforce", "observe")]
     if not any(judged):  # most turns
-        return Decision("pass", findings=found, errors=errors)
+        return Decision("pass", findings=found, spared=spared, errors=errors)
     acted = [_acted(decision, policy, trail, past) for decision in judged if decision is not None]
     worst = max(acted, key=lambda one: (one.rung >= Rung.NUDGE and one.mode == "enforce", one.rung))
-    spared = tuple(finding.spared for finding in found if finding.spared)
     return replace(worst, findings=found, spared=spared, errors=errors)
 
 
@@ -169,7 +170,7 @@ def _loop(
     past = [one for one in past if policy.mode_of(one.rule) == mode]
     if not findings:
         return None
-    climbed = [(episodes_of.climb(f, episodes_of.find(f, past), trail), f) for f in findings]
+    climbed = [(episodes_of.climb(f, episodes_of.find(f, past, trail), trail), f) for f in findings]
     rung, finding = max(climbed, key=lambda pair: (pair[0], SPECIFICITY.get(pair[1].rule, 0), pair[1].count))
     return _speak(rung, finding, trail, past, lost=lost)
 
@@ -196,7 +197,7 @@ def _newest(past: Sequence[Episode]) -> list[Episode]:
 
 def _speak(rung: Rung, finding: Finding, trail: Trail, past: Sequence[Episode], *, lost: bool) -> Decision:
     """Whether there is something to say: once per rung of an episode, and not too soon after another's."""
-    said = episodes_of.find(finding, past)
+    said = episodes_of.find(finding, past, trail)
     quiet = Decision("observe", Rung.OBSERVE, finding.rule, finding.count, finding.reason, finding=finding)
     if said is not None and said.at_step >= trail.first and episodes_of.going_on(said, finding, trail):
         if lost and Rung.NUDGE <= said.rung <= Rung.FIRM:

@@ -256,11 +256,11 @@ def unpack_all(facts: Sequence[bytes]) -> list[Step]:
     return steps
 
 
-def trail(view: View) -> Trail:
-    """The steps since the last genuine user message, oldest first, with their ordinals in the thread."""
+def trail(view: View, *, whole: bool = False) -> Trail:
+    """The steps since the last genuine user message (`whole`: all), oldest first, with their ordinals in the thread."""
     facts = view.ring
     for position in range(len(facts) - 1, -1, -1):
-        if is_boundary(facts[position]):
+        if is_boundary(facts[position]) and not whole:
             facts = facts[position + 1 :]
             break
     steps = unpack_all(facts)

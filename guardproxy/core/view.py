@@ -46,6 +46,12 @@ class Identity:
     source: str
     spoken: bool = False
 
+    def named(self, links: tuple[str, ...]) -> tuple[str, ...]:
+        """The links as this session and thread have them: under other names the same round was given to others."""
+        if not self.session and not self.thread:
+            return links
+        return tuple([f"{self.session}\x1f{self.thread}\x1f{link}" for link in links])
+
 
 @value
 class TurnFact:

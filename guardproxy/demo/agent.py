@@ -123,4 +123,5 @@ def _record(
         count=0,
         status=status,
         outcome="",
+        spared=[],
     )

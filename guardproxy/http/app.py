@@ -17,6 +17,7 @@ from aiohttp import web
 from guardproxy import api
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.policy import Policy
+from guardproxy.core.view import Identity
 from guardproxy.errors import BadAsk, GuardError, Overloaded
 from guardproxy.http import intake, passing, route as routing
 from guardproxy.http.books import Books, TurnStore
@@ -193,13 +194,13 @@ class Proxy:
     def _retried(self, error_type: str) -> None:
         self.telemetry.count("upstream.retries", {"provider": self.provider, "error.type": error_type}, 1)
 
-    def knows(self, links: tuple[str, ...]) -> bool:
+    def knows(self, who: Identity) -> bool:
         """Whether this worker delivered the newest round of a conversation: then the store knows what came before."""
-        return any(link in self._delivered for link in links)
+        return any(link in self._delivered for link in who.named(who.links))
 
-    def remember(self, links: tuple[str, ...]) -> None:
+    def remember(self, who: Identity, links: tuple[str, ...]) -> None:
         """Note a delivered round by its links, the newest `DELIVERED` of them. Only a shortcut, never a truth."""
-        for link in links:
+        for link in who.named(links):
             self._delivered[link] = None
         while len(self._delivered) > DELIVERED:
             self._delivered.pop(next(iter(self._delivered)))

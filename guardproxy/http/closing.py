@@ -22,7 +22,7 @@ def closing_of(turn: Turn, view: View) -> Closing:
     if done.outcome == "answered" and done.answer in ("calls", "text"):
         delivered = session.round_digest(proxy.printer, done.calls, done.text)
         links = session.links(proxy.printer, opening.org, opening.identity.head, done.calls, done.text)
-        proxy.remember(links)
+        proxy.remember(opening.identity, links)
     if done.outcome == "answered" and done.dropped:  # an agent that has them from elsewhere goes on in its run
         links += session.links(proxy.printer, opening.org, opening.identity.head, done.dropped, done.text)
     decision, episode = turn.decision, turn.decision.episode

@@ -97,7 +97,7 @@ class Turn:
     def _opening(self) -> Opening:
         proxy, ask = self.proxy, self.ask
         identity = session.identify(ask, proxy.printer, proxy.org)
-        if not identity.fresh and not proxy.knows(identity.links):
+        if not identity.fresh and not proxy.knows(identity):
             ask = self.ask = self.surface.widen(ask)
         self.rates = proxy.prices.rates(ask.model)
         estimate = pricing.estimate_input(len(self.body.plain), proxy.factor(ask.model))

@@ -1,4 +1,7 @@
-"""What `guardproxy replay` prints: a row a session that was spoken to, a row a rule, and what another would do."""
+"""What `guardproxy replay` prints: a row a session that was spoken to, a row a rule, and what another would do.
+
+Also what held rules back: a row an exemption.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ WIDE = 160
 
 
 def show(reports: Sequence[SessionReport], out: TextIO) -> None:
-    """Print the sessions spoken to, the rules, and one line that sums up."""
+    """Print the sessions spoken to, the rules, what held rules back, and one line that sums up."""
     console = _console(out)
     heads = ("session", "calls", "first word at", "rule", "count", "ended at", "by", "saved")
     table = Table(*heads, box=None, pad_edge=False)
@@ -30,6 +33,7 @@ def show(reports: Sequence[SessionReport], out: TextIO) -> None:
         table.add_row(report.id, str(report.steps), f"{alarm.step} ({alarm.act})", alarm.rule, str(alarm.count), *last)
     _print(console, table)
     _print(console, _rules(reports))
+    _print(console, _spared(reports))
     console.print(_summary(reports), highlight=False, soft_wrap=True, markup=False)
 
 
@@ -68,6 +72,15 @@ def _rules(reports: Sequence[SessionReport]) -> Table:
         at = "" if one.at is None else str(one.at)
         counts = (one.sessions, one.turns, one.noted, one.first)
         table.add_row(one.rule, *map(str, counts), at, str(one.ends), str(one.saved))
+    return table
+
+
+def _spared(reports: Sequence[SessionReport]) -> Table:
+    table = Table("rule", "spared by", "sessions", "turns", box=None, pad_edge=False)
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for one in tally.by_exemption(reports):
+        table.add_row(one.rule, one.because, str(one.sessions), str(one.turns))
     return table
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median_low
@@ -35,6 +36,16 @@ class RuleTally:
     at: int | None
     ends: int
     saved: int
+
+
+@dataclass(frozen=True, slots=True)
+class SparedTally:
+    """One exemption of one rule: in how many runs and on how many turns it held the rule back."""
+
+    rule: str
+    because: str
+    sessions: int
+    turns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +104,16 @@ def _tally(rule: str, rows: list[tuple[SessionReport, list[Told]]]) -> RuleTally
         ends=len(ended),
         saved=sum(report.saved for report in ended),
     )
+
+
+def by_exemption(reports: Iterable[SessionReport]) -> list[SparedTally]:
+    """A tally of each exemption and rule, by rule, the one on most turns first."""
+    sessions, turns = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for report in reports:
+        sessions.update(report.spared.keys())
+        turns.update(report.spared)
+    found = [SparedTally(rule, because, sessions[because, rule], count) for (because, rule), count in turns.items()]
+    return sorted(found, key=lambda one: (one.rule, -one.turns, one.because))
 
 
 def differences(pairs: Iterable[tuple[SessionReport, SessionReport]]) -> list[Difference]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 ENDS = ("cut", "deny")
 """Actions after which the agent would not have gone on. After a finalize a model may still try."""
@@ -35,11 +36,15 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class SessionReport:
-    """One recorded run: its id, the calls recorded, and the decisions of the turns on which something was found."""
+    """One recorded run: its id, the calls recorded, and the decisions of the turns on which something was found.
+
+    `spared`: why rules held back: (exemption, rule) and on how many turns.
+    """
 
     id: str
     steps: int
     decisions: tuple[Told, ...]
+    spared: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     @property
     def alarm(self) -> Told | None:

@@ -16,6 +16,18 @@ local _, name = split(run)
 s.main = s.main or name -- the first thread of a session is its main one
 local t = not (new_session or unresolved) and load('t:' .. run)
 local new_thread = not t
+-- A named session that nothing is known of, with a history that was given to another: the client goes on under another
+-- id (a trace id for each request, a session taken up again). Budgets begin anew; the thread, its episodes and our texts
+-- go on, so that a loop is not left by changing its name.
+local heir_of = new_session and session ~= '' and not fresh and by_link(false, true)
+local left = heir_of and load('t:' .. heir_of)
+if left and not left.closed then -- of an ended one the history says enough, and other budgets are other budgets
+  t = left
+  t.open, t.live, t.era, t.renewed, t.head, t.names = 0, 0, 0, 0, '', {}
+else
+  heir_of = nil
+end
+local unknown = not t
 t = t or { steps = 0, rearmed = 0, answers = 0, equal = 0, open = 0, live = 0, era = 0, renewed = 0, count = 0,
   state = '', answer = '', delivered = '', taken = true, names = {}, head = session == '' and head or '' }
 local panic = call('EXISTS', P .. 'panic')
@@ -56,7 +68,7 @@ end
 
 ------------------------------------------------------------------------------------------ what is new about it
 local aside = not tooled and s.tooled -- a title, a compaction: costs, but is no turn
-local same = not aside and not new_thread and t.conversation == conversation
+local same = not aside and not unknown and t.conversation == conversation
 local retry = same and (t.state == 'failed' or t.state == 'abandoned'
   or (not fresh and t.state == 'open' and t.open < 2))
 local again = same and not retry and t.state == 'answered' -- an equal request after a complete answer
@@ -74,7 +86,7 @@ end
 -- request. Second value: the delivered one is among them. nil: it may be one of those that were not sent.
 local function new_rounds()
   if aside or same then return 0 end
-  if new_thread then return not older and rounds or nil end
+  if unknown then return not older and rounds or nil end
   if not t.taken and t.delivered ~= '' then
     for i = 1, rounds do
       if round(i)[1] == t.delivered then return i, true end
@@ -89,9 +101,9 @@ local news, took = new_rounds()
 if not news then return 0 end
 
 -- Genuine: new words after a final answer that was handed on as such.
-local genuine = not (aside or same or new_thread) and t.state == 'answered' and t.answer == 'text'
+local genuine = not (aside or same or unknown) and t.state == 'answered' and t.answer == 'text'
   and user ~= '' and not seen
-local begins = new_thread and (fresh or spoken) and user ~= '' and not seen
+local begins = unknown and (fresh or spoken) and user ~= '' and not seen
 -- Where the user speaks is the main thread, once the main one is through: a final answer (of a session with tools: one
 -- without may be an agent that puts its whole state into each prompt), a cut, or nothing for a while. While it waits
 -- for results, or an attempt runs, others are its sub-agents.
@@ -170,6 +182,9 @@ for _, at in ipairs(order) do
 end
 
 local B = P .. 'b:' .. sid .. ':p'
+if heir_of and not aside then
+  for _, list in ipairs({ 'r:', 'e:', 'g:' }) do call('COPY', P .. list .. heir_of, P .. list .. run, 'REPLACE') end
+end
 if opens then
   call('HSET', B .. s.span, 'at', now) -- so that the counters have a key, and the key a TTL
   call('PEXPIRE', B .. s.span, RUN_TTL)

@@ -62,8 +62,9 @@ end
 -- examples of a prompt share with answers given to others of its kind. Only a history shorter than ours counts there.
 -- `far`: the links that hold without the head ("*"), for heads that nothing is known of: a compacted conversation.
 -- Among runs of known heads they would lead from one task into another that was given the same words.
-local function by_link(far)
-  local some = session == '' and 1 or 64
+-- `anyone`: in whatever session; a client that goes on under another id carries its conversation with it.
+local function by_link(far, anyone)
+  local some = (session == '' or anyone) and 1 or 64
   local wanted = {}
   for _, link in ipairs(links) do
     if (string.sub(link, 1, 1) == '*') == far then wanted[#wanted + 1] = link end
@@ -72,11 +73,11 @@ local function by_link(far)
     local key = P .. 'l:' .. link
     local fit = call('ZREVRANGEBYSCORE', key, string.format('(%.0f', count * STAMP), '-inf', 'LIMIT', 0, some)
     for _, run in ipairs(fit) do
-      if mine(run) then return run end
+      if anyone or mine(run) then return run end
     end
     local all, latest, at = spoken and i == 1 and {} or call('ZREVRANGE', key, 0, 63, 'WITHSCORES'), nil, -1
     for n = 1, #all, 2 do
-      if mine(all[n]) and all[n + 1] % STAMP > at then latest, at = all[n], all[n + 1] % STAMP end
+      if (anyone or mine(all[n])) and all[n + 1] % STAMP > at then latest, at = all[n], all[n + 1] % STAMP end
     end
     if latest then return latest end
   end

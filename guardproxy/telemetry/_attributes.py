@@ -46,6 +46,8 @@ def of_turn(report: TurnReport, base: Attributes) -> Attributes:
         found[s.RULE] = decision.rule
         found[s.COUNT] = decision.count
         found[s.MODE] = report.intervention[1] or decision.mode
+    if decision.spared:
+        found[s.SPARED] = tuple([str(one) for one in decision.spared])
     if report.outcome:
         found[s.OUTCOME] = report.outcome
     if view.retry:

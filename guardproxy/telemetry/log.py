@@ -12,7 +12,7 @@ import sys
 import time
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, cast
 
 import orjson
 
@@ -100,7 +100,9 @@ def fields_of(report: TurnReport) -> dict[str, object]:
     if report.error_type:
         fields["error"] = report.error_type
     if decision.spared:
-        fields["spared"] = decision.spared
+        fields["spared"] = [
+            {"because": one.because, "rule": one.rule, "count": one.times, "steps": one.at} for one in decision.spared
+        ]
     if report.edits:
         fields["edits"] = report.edits
     if view.retry:
@@ -182,7 +184,7 @@ class TextFormatter(logging.Formatter):
 
     def turn(self, report: TurnReport, created: float) -> str:
         """The decision line of a turn, as `format` would write it."""
-        if report.decision.rule:
+        if report.decision.rule or report.decision.spared:
             return f"{self._at(created)}  {_tame(_sentence(fields_of(report)))}"
         return f"{self._at(created)}  {_tame(_quiet(report))}"
 
@@ -212,10 +214,16 @@ def _sentence(fields: dict[str, object]) -> str:
     where = f"{fields['session'] or '-'} turn {fields['turn']}"
     if fields["thread"] not in ("", "main"):
         where += f" ({fields['thread']})"
+    spared = "".join([f"; spared: {one}" for one in _spared(fields)])
     if "rule" not in fields:
-        return f"{fields['action']:<8}  {where}  {fields['status']} in {fields['ms']} ms"
+        return f"{fields['action']:<8}  {where}  {fields['status']} in {fields['ms']} ms{spared}"
     would = f" (would {fields['would']})" if "would" in fields else ""
-    return f"{fields['action']:<8}  {where}  {fields['rule']} x{fields['count']}{would}: {fields['reason']}"
+    return f"{fields['action']:<8}  {where}  {fields['rule']} x{fields['count']}{would}: {fields['reason']}{spared}"
+
+
+def _spared(fields: dict[str, object]) -> list[str]:
+    told = cast("list[dict[str, object]]", fields.get("spared", []))
+    return [f"{one['because']} ({one['rule']} x{one['count']})" for one in told]
 
 
 def _printable(value: object) -> str:

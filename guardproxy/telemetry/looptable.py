@@ -101,6 +101,11 @@ def _row(record: TurnRecord, call: CallRecord, result: str, *, first: bool) -> R
 
 
 def _action(record: TurnRecord) -> str:
+    spared = [f"spared: {one}" for one in record["spared"]]
+    return "; ".join([*filter(None, [_done(record)]), *spared])
+
+
+def _done(record: TurnRecord) -> str:
     action = record["action"]
     if record["would"] and action not in ACTED:
         action = f"observe (would {record['would']})"

@@ -34,7 +34,10 @@ class ResultRecord(TypedDict):
 
 
 class TurnRecord(TypedDict):
-    """One turn. Milliseconds, tokens, micro-dollars; `would` is what enforce mode would have done."""
+    """One turn. Milliseconds, tokens, micro-dollars; `would` is what enforce mode would have done.
+
+    `spared`: the exemptions that held rules back, as `exemption (rule xN)`.
+    """
 
     turn: int
     at_ms: int
@@ -51,6 +54,7 @@ class TurnRecord(TypedDict):
     count: int
     status: int
     outcome: str
+    spared: list[str]
 
 
 def record_of(report: TurnReport) -> bytes:
@@ -75,6 +79,8 @@ def record_of(report: TurnReport) -> bytes:
         compact["r"] = [_result(step) for step in steps if step.kind is Kind.CALL]
     if decision.rule or decision.would:
         compact |= {"w": decision.would, "ru": decision.rule, "k": decision.count}
+    if decision.spared:
+        compact["sp"] = [str(one) for one in decision.spared]
     if report.outcome:
         compact["out"] = report.outcome
     try:
@@ -110,6 +116,7 @@ def read_record(data: bytes) -> TurnRecord:
             count=number["k"],
             status=number["s"],
             outcome=text["out"],
+            spared=[str(one) for one in short.get("sp", ())],
         )
     except (KeyError, TypeError, AttributeError) as wrong:
         raise ValueError(f"not a turn record: {wrong!r}") from wrong

@@ -64,7 +64,7 @@ FOUND = {
 def test_find(name: str) -> None:
     earlier, names, index = FOUND[name]
     known = [past(Rung.NUDGE, 3, at, members) for at, members in enumerate(filter(None, earlier.split(",")))]
-    found = episodes.find(finding(3, (), names), known)
+    found = episodes.find(finding(3, (), names), known, Trail(()))
 
     assert found == (None if index is None else known[index])
 
@@ -110,6 +110,32 @@ def test_coming_back_never_goes_higher_than_the_thresholds(triple: Triple, expec
     assert episodes.climb(finding(3, (9, 10, 11), triple=triple), known, trail) is expected
 
 
+ANEW = {
+    # ring, ordinal of the last decision, ordinals looked at: whether a call answers as it never did before
+    "the same": ("a a a a", 2, (3,), False),
+    "another answer": ("a a a a2", 2, (3,), True),
+    "an answer that it had before the decision": ("a2 a a a a2", 3, (4,), False),
+    "one of many": ("a a a a2 b a", 2, (3, 5), True),
+    "a call that was not there": ("a a a b2", 2, (3,), False),
+    "nothing since": ("a a a", 2, (2,), False),
+    "what was there is out of sight": ("a a | a2", 1, (3,), False),
+    "the same error": ("!a !a !a !a", 2, (3,), False),
+    "an error now": ("a a a !a", 2, (3,), True),
+}
+
+
+@pytest.mark.parametrize("name", ANEW)
+def test_anew(name: str) -> None:
+    ring, at, ordinals, expected = ANEW[name]
+    trail = trail_of(ring)
+
+    assert episodes.anew(past(Rung.NUDGE, 3, at), ordinals, trail) is expected
+    if ordinals[-1] == trail.last:
+        found = episodes.find(finding(3, ordinals), [past(Rung.NUDGE, 3, at)], trail)
+        newest = episodes.anew(past(Rung.NUDGE, 3, at), ordinals[-1:], trail)
+        assert (found is None) is newest
+
+
 GOING_ON = {
     # ring, ordinal of the last decision, ordinals of the evidence
     "the evidence reaches back": ("a a a b c d x y z a", 2, (2, 9), True),
@@ -138,6 +164,8 @@ CONTINUED = {
     "something else came last": ("a b a b a b a b a c", past(Rung.FIRM, 4, 7, "ab"), None),
     "nothing further": ("a b a b a b a b", past(Rung.FIRM, 4, 7, "ab"), None),
     "left in between": ("a b a b c d x y z c d a", past(Rung.FIRM, 4, 3, "ab"), None),
+    "it answered differently, twice": ("a a a a a2 a2", past(Rung.FIRM, 4, 3), None),
+    "it answered differently once": ("a a a a a2 a", past(Rung.FIRM, 4, 3), None),
     "it answers differently now": ("a b a b a b a b a2", past(Rung.FIRM, 4, 7, "ab"), None),
     "an earlier span": ("a b a b | a", past(Rung.FIRM, 4, 3, "ab"), None),
     "nothing at all": ("a b |", past(Rung.FIRM, 4, 1, "ab"), None),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from aiohttp import web
 from yarl import URL
 
+from guardproxy.core.view import Identity
 from guardproxy.http import app, intake
 from guardproxy.http.app import Bounds, Proxy
 from guardproxy.store.redis import Store
@@ -277,12 +279,18 @@ async def test_estimates_are_corrected_by_what_the_provider_said(store: Store) -
         assert len(proxy._factors) <= 1025
 
 
+def who(number: int, **named: str) -> Identity:
+    return replace(Identity("", "", "h", False, (f"l{number}",), "derived"), **named)
+
+
 async def test_what_was_delivered_is_remembered_within_bounds(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "DELIVERED", 3)
     async with live(store) as running:
         for number in range(5):
-            running.proxy.remember((f"l{number}",))
-        assert [running.proxy.knows((f"l{number}",)) for number in range(5)] == [False, False, True, True, True]
+            running.proxy.remember(who(number), (f"l{number}",))
+        assert [running.proxy.knows(who(number)) for number in range(5)] == [False, False, True, True, True]
+        assert not running.proxy.knows(who(4, session="another"))
+        assert not running.proxy.knows(who(4, thread="another"))
 
 
 def test_bounds() -> None:

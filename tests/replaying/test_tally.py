@@ -42,6 +42,16 @@ def test_a_row_a_rule() -> None:
     assert nothing == tally.RuleTally("nothing_new", sessions=0, turns=0, noted=1, first=0, at=None, ends=0, saved=0)
 
 
+def test_a_row_an_exemption_of_a_rule() -> None:
+    one = SessionReport("one", 9, (), {("images", "cycle"): 4, ("other_work", "cycle"): 1})
+    two = SessionReport("two", 9, (), {("other_work", "cycle"): 5, ("images", "a_rule"): 1})
+    assert tally.by_exemption([one, CALM, two]) == [
+        tally.SparedTally("a_rule", "images", sessions=1, turns=1),
+        tally.SparedTally("cycle", "other_work", sessions=2, turns=6),
+        tally.SparedTally("cycle", "images", sessions=1, turns=4),
+    ]
+
+
 @pytest.mark.parametrize(
     ("ours", "other", "kind"),
     [

@@ -113,15 +113,20 @@ COMPARED = ("turn", "retry", "admitted", "closed", "answers", "rearmed", "equal"
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(ANSWERS, st.booleans()), max_size=12))
+@given(st.lists(st.tuples(ANSWERS, st.booleans(), st.sampled_from([False, False, False, True])), max_size=12))
 def test_local_memory_answers_a_growing_conversation_as_the_store_does(
-    server: Embedded, moves: list[tuple[str, bool]]
+    server: Embedded, moves: list[tuple[str, bool, bool]]
 ) -> None:
-    """`replay` and an outage must judge as the store does: same ring, same counts, same spans."""
+    """`replay` and an outage must judge as the store does: same ring, same counts, same spans.
+
+    Also where the client goes on under another session id.
+    """
 
     async def play(store: Store) -> None:
         memory, agent = LocalMemory(), Agent(store, session="s", thread="main")
-        for number, (move, speaks) in enumerate(moves):
+        for number, (move, speaks, renames) in enumerate(moves):
+            if renames:
+                agent.session = f"s{number:02}"  # so that of two given a round in one millisecond the later is meant
             view = await agent.begin()
             assert agent.last
             same(view, memory.begin(agent.last, view.now_ms), agent.last)

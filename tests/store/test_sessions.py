@@ -10,7 +10,7 @@ import pytest
 
 from guardproxy.core.model import Line
 from guardproxy.store.redis import Store
-from tests.store.kit import ORG, Agent, a_round, keys
+from tests.store.kit import ORG, Agent, a_round, facts, keys
 
 HEAD = "a" * 32
 MINUTE = 60_000
@@ -285,3 +285,49 @@ async def test_who_goes_on_after_our_ending_without_our_words_meets_it(
     agent.took("what we did not say", user="and more")
     view = await agent.begin(fact=replace(agent.opening().fact, count=count, user="task"))
     assert ((view.session, view.thread) == (cut.session, cut.thread), view.closed) == (same, same)
+
+
+async def test_a_conversation_goes_on_under_another_session_id(store: Store) -> None:
+    """Ring, episodes and texts come along; budgets, spans and turns begin anew, and the session left keeps its own."""
+    agent = Agent(store, session="one")
+    for number in range(3):
+        await agent.begin()
+        await agent.settle(did=f"did{number}", episodes=(b"e%d" % number,), ledger={f"at{number}": b"text"})
+        agent.took()
+    agent.session = "two"
+    view = await agent.begin()
+    assert (view.new_session, view.turn, view.span, view.steps) == (True, 1, 1, 3)
+    assert view.ring == facts("did0", "did1", "did2")
+    assert (view.episodes, sorted(view.ledger)) == ((b"e0", b"e1", b"e2"), ["at0", "at1", "at2"])
+    assert [spent.used for spent in view.spent if spent.line.scope == "session"] == [0, 0]
+    assert await agent.begin() != view  # the same request again: an attempt at what is open now
+    await agent.settle(episodes=(b"e3",))
+    agent.took()
+    assert (await agent.begin()).episodes == (b"e0", b"e1", b"e2", b"e3")
+    left = Agent(store, session="one", rounds=agent.rounds[:3], count=8)
+    assert (await left.begin()).episodes == (b"e0", b"e1", b"e2")
+
+
+async def test_a_first_request_and_a_known_session_take_nothing_over(store: Store) -> None:
+    agent = Agent(store, session="one", ids="x")
+    await agent.turn()
+    fresh = Agent(store, session="two", ids="x")
+    assert (await fresh.begin()).ring == ()
+    fresh.rounds, fresh.count = agent.rounds, agent.count
+    await fresh.settle()
+    assert len((await fresh.begin()).ring) == 1
+    unrelated = Agent(store, session="three", ids="y", rounds=[a_round("else", 2)], count=4)
+    assert (await unrelated.begin()).ring == facts("else")
+
+
+@pytest.mark.parametrize("rule", ["budget.turns", "repeated_call"])
+async def test_a_closed_thread_is_not_taken_over(store: Store, rule: str) -> None:
+    """Its history is judged anew, and budgets are those of the new session."""
+    agent = Agent(store, session="one")
+    await agent.turn()
+    await agent.begin()
+    await agent.settle(did="did1", close=rule)
+    agent.took()
+    agent.session = "two"
+    view = await agent.begin()
+    assert (view.closed, view.episodes, view.ring) == (False, (), facts("did0", "did1"))

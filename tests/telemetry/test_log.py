@@ -10,10 +10,14 @@ from dataclasses import replace
 
 import pytest
 
+from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.fingerprint import pack, unpack
 from guardproxy.core.model import Decision
 from guardproxy.telemetry import Telemetry, log
 from tests.telemetry.reports import SECRET_TEXT, cut, life, nudged, settings, turn, unheard, view
+
+SPARED = Spared(Exemption.GROWING_PAUSES, "repeated_error", 3, (4, 5, 6))
+SPARED_ROW = {"because": "growing_pauses", "rule": "repeated_error", "count": 3, "steps": [4, 5, 6]}
 
 
 @pytest.fixture
@@ -72,7 +76,7 @@ def test_the_facts_can_be_read_again(lines):
         (turn(1, view=view(1, degraded=True)), "degraded", True),
         (turn(1, error_type="timeout"), "error", "timeout"),
         (turn(1, edits=("usage",)), "edits", ["usage"]),
-        (turn(1, decision=Decision("pass", spared=("retry",))), "spared", ["retry"]),
+        (turn(1, decision=Decision("pass", spared=(SPARED,))), "spared", [SPARED_ROW]),
         (turn(1, decision=Decision("observe", rule="cycle", would="cut")), "would", "cut"),
     ],
 )
@@ -91,10 +95,14 @@ def test_no_content(lines):
 
 
 def test_for_people(lines):
-    written = lines("text", reports=[turn(1), nudged(), cut()])
+    held = [turn(2, decision=Decision("pass", spared=(SPARED, SPARED)))]
+    held.append(turn(3, decision=Decision("observe", rule="cycle", count=2, reason="why", spared=(SPARED,))))
+    written = lines("text", reports=[turn(1), *held, nudged(), cut()])
 
     assert [line.split("  ", 1)[1] for line in written] == [
         "pass      s-1 turn 1  200 in 2001 ms",
+        f"pass      s-1 turn 2  200 in 2001 ms; spared: {SPARED}; spared: {SPARED}",
+        f"observe   s-1 turn 3  cycle x2: why; spared: {SPARED}",
         "nudge     s-1 turn 4  repeated_call x3: read_file: 3 equal results",
         "cut       s-1 turn 7  repeated_call x6: read_file: 3 equal results",
     ]

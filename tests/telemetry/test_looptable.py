@@ -7,12 +7,15 @@ import io
 import pytest
 from rich.console import Console
 
+from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Decision, Flag
 from guardproxy.telemetry.looptable import loop_table, rows_of, summary
 from guardproxy.telemetry.record import read_record, record_of
 from tests.telemetry.reports import CALL, RESULT, life, nudged, step, turn
 
 CALL8, RESULT8 = CALL.hex()[:8], RESULT.hex()[:8]
+
+SPARED = Spared(Exemption.IMAGES, "cycle", 4, (1, 2, 3, 4))
 
 
 def records(*reports):
@@ -52,6 +55,8 @@ def test_results_say_what_they_are(flags, word):
         ({"status": 502}, "HTTP 502"),
         ({"decision": Decision("observe", rule="cycle", count=4, would="firm")}, "observe (would firm) cycle x4"),
         ({"decision": Decision("deny")}, "deny"),
+        ({"decision": Decision("pass", spared=(SPARED,))}, "spared: images (cycle x4)"),
+        ({"decision": Decision("deny", spared=(SPARED,))}, "deny; spared: images (cycle x4)"),
     ],
 )
 def test_actions(changes, expected):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from guardproxy.core.model import Flag
+from guardproxy.core.exemption import Exemption, Spared
+from guardproxy.core.model import Decision, Flag
 from guardproxy.telemetry.record import read_record, record_of
 from tests.telemetry.reports import CALL, RESULT, T0, cut, life, nudged, step, turn
 
@@ -27,7 +28,14 @@ def test_round_trip():
         "count": 3,
         "status": 200,
         "outcome": "",
+        "spared": [],
     }
+
+
+def test_exemptions_are_kept_in_their_words():
+    spared = (Spared(Exemption.IMAGES, "repeated_call", 4, (1, 2)), Spared(Exemption.OTHER_WORK, "cycle", 3, ()))
+    found = read_record(record_of(turn(2, decision=Decision("pass", spared=spared))))
+    assert found["spared"] == ["images (repeated_call x4)", "other_work (cycle x3)"]
 
 
 @pytest.mark.parametrize(

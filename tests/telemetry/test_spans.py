@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Decision, Kind, Line
 from guardproxy.telemetry import RunEnd, Telemetry
 from guardproxy.telemetry._ids import run_ids, sampled
@@ -139,6 +140,16 @@ async def test_the_finding_is_on_the_steps_it_counts():
 
     assert attributes(tool)["guardproxy.tool.repeat_count"] == 3
     assert attributes(tool)["guardproxy.rule"] == "repeated_call"
+
+
+async def test_a_turn_says_what_spared_it():
+    spared = (Spared(Exemption.IMAGES, "repeated_call", 4, (1, 2)), Spared(Exemption.OTHER_WORK, "cycle", 3, ()))
+    spans = named(await sent([turn(1), turn(2, decision=Decision("pass", spared=spared))]), "POST /v1/chat/completions")
+
+    assert [attributes(span).get("guardproxy.spared") for span in spans] == [None, SPARED]
+
+
+SPARED = ["images (repeated_call x4)", "other_work (cycle x3)"]
 
 
 async def test_only_calls_are_tool_spans():

@@ -1,15 +1,19 @@
 """The detectors: a file is a detector. Each has frozen `Settings` and a pure `detect(trail, settings)`.
 
+One that holds back before anything is counted says so in `spare(trail, settings)`, asked only on turns on which nobody
+has anything to say; the trail has at least one step then. A count that is held back is in the finding itself.
+
 They are found by looking into this package; a file's name is its rule's name everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 
+from guardproxy.core.exemption import Spared
 from guardproxy.core.model import Finding, Trail
 
 RULES: Mapping[str, ModuleType] = {
@@ -32,6 +36,12 @@ SPECIFICITY: Mapping[str, int] = {
     "monologue": 0,
 }
 """Which finding speaks when several stand on the same rung: the one that says most precisely what goes on."""
+
+
+SPARES: Mapping[str, Callable[[Trail, object], Spared | None]] = {
+    rule: module.spare for rule, module in RULES.items() if hasattr(module, "spare")
+}
+"""The rules that can say why they hold back."""
 
 
 def default_settings() -> dict[str, object]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from guardproxy.core.exemption import Exemption
 from guardproxy.core.model import Flag, Fp, Kind, Step, Trail
 
 THINK, FAILED, VOID, PENDING = int(Flag.THINK), int(Flag.FAILED), int(Flag.VOID), int(Flag.PENDING)
 INVALID, MUTATES, ROUND_START = int(Flag.INVALID), int(Flag.MUTATES), int(Flag.ROUND_START)
-SILENT, LONG, NO_TOOL = int(Flag.SILENT), int(Flag.LONG), int(Flag.NO_TOOL)
+SILENT, LONG, NO_TOOL, MEDIA = int(Flag.SILENT), int(Flag.LONG), int(Flag.NO_TOOL), int(Flag.MEDIA)
 _SKIPPED = THINK | int(Flag.UNANSWERED) | int(Flag.CLEARED)
 
 Pair = tuple[Fp, Fp]
@@ -36,6 +37,15 @@ class Round(NamedTuple):
     def pairs(self) -> tuple[Pair, ...]:
         """The calls with their results."""
         return tuple(step.pair for step in self.steps)
+
+    @property
+    def calls(self) -> Fp | frozenset[Fp]:
+        """The calls alone, whatever they were answered."""
+        return self.steps[0].near if len(self.steps) == 1 else frozenset(step.near for step in self.steps)
+
+    def ordinal(self, near: Fp) -> int:
+        """The ordinal of the (first) step that is this call."""
+        return next(at for at, step in zip(self.at, self.steps, strict=True) if step.near == near)
 
     def every(self, flag: int) -> bool:
         """Whether each step has the flag."""
@@ -161,6 +171,16 @@ def streak(found: Iterator[Round]) -> list[Round]:
     return run
 
 
+def in_row(found: Iterator[Round]) -> list[Round]:
+    """The newest round and those before it, as long as the calls stay the same, whatever they were answered."""
+    run: list[Round] = []
+    for one in found:
+        if run and one.calls != run[0].calls:
+            break
+        run.append(one)
+    return run
+
+
 def members(run: list[Round]) -> tuple[Fp, ...]:
     """The near actions of the rounds, each once, oldest first."""
     return tuple(dict.fromkeys(step.near for one in reversed(run) for step in one.steps))
@@ -176,8 +196,8 @@ def named(run: list[Round]) -> str:
     return ", ".join(dict.fromkeys(step.tool or "(no name)" for step in run[0].steps))
 
 
-def news(between: list[Round], earlier: list[Round]) -> bool:
-    """Whether something happened between two occurrences of a pair, given all that lay before.
+def news(between: list[Round], earlier: list[Round]) -> Exemption | None:
+    """What happened between two occurrences of a pair, given all that lay before; None: nothing.
 
     News is a result never seen before from a call that changes something (a bare "ok" tells of one, too), or from a
     check that fails differently than it did. Fresh plain reads are none (DESIGN section 6, case B03 against B23).
@@ -185,8 +205,9 @@ def news(between: list[Round], earlier: list[Round]) -> bool:
     seen = {pair for one in earlier for pair in one.pairs}
     known = {near for near, _ in seen}
     acts = MUTATES | SILENT
-    return any(
-        step.pair not in seen and (has(step.flags, acts) or (has(step.flags, FAILED) and step.near in known))
-        for one in between
-        for step in one.steps
-    )
+    fresh = [step for one in between for step in one.steps if step.pair not in seen]
+    if any(has(step.flags, acts) for step in fresh):
+        return Exemption.STATE_CHANGE
+    if any(has(step.flags, FAILED) and step.near in known for step in fresh):
+        return Exemption.NEW_INFORMATION
+    return None

@@ -7,9 +7,11 @@ false alarm: none on the development set; the same steps with changing results a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from guardproxy.core.detectors._count import PENDING, Round, evidence, members, named, recurs, rounds
+from guardproxy.core.detectors._count import PENDING, evidence, members, named, recurs, rounds
+from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Trail, Triple
 
 
@@ -29,8 +31,9 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     if not recurs(trail, 2):
         return None
     past = list(rounds(trail))
+    keys = [one.key for one in past]
     for period in range(2, settings.longest + 1):
-        laps = _laps(past, period)
+        laps = _laps(keys, period)
         if laps < 2:
             continue
         lap = past[:period]
@@ -44,10 +47,27 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     return None
 
 
-def _laps(past: list[Round], period: int) -> int:
+def spare(trail: Trail, settings: Settings) -> Spared | None:
+    """Equal calls in a circle that would be spoken of, were they not answered differently, or "not ready"."""
+    least = settings.triple.nudge
+    if not least or not recurs(trail, least):
+        return None
+    past = list(rounds(trail))
+    calls = [one.calls for one in past]
+    for period in range(2, settings.longest + 1):
+        laps = _laps(calls, period)
+        if laps >= least and len(set(calls[:period])) > 1:
+            run = past[: laps * period]
+            waits = all(one.every(PENDING) for one in past[:period])
+            because = Exemption.NOT_READY if waits else Exemption.CHANGED_RESULTS
+            return Spared(because, "cycle", laps, evidence(run))
+    return None
+
+
+def _laps(past: Sequence[object], period: int) -> int:
     same = 0
     for newer, older in zip(past, past[period:], strict=False):
-        if newer.key != older.key:
+        if newer != older:
             break
         same += 1
     return same // period + 1 if same >= period else 1

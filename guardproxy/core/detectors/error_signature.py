@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from guardproxy.core.detectors._count import FAILED, MUTATES, Round, evidence, has, members, named, newest, rounds
+from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Trail, Triple
 
 
@@ -39,8 +40,12 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     if len(run) < 2 or len(members(run)) < 2:
         return None
     reason = f"{named(run)} failed {len(run)} times in a row in the same way with changing arguments"
-    triple = settings.listing if _listing(run) else settings.triple
-    return Finding("error_signature", len(run), triple, wanted.signature, members(run), reason, evidence(run))
+    triple, spared, count, at = settings.triple, None, len(run), evidence(run)
+    if _listing(run):
+        triple = settings.listing
+        if triple.rung(count) < settings.triple.rung(count):
+            spared = Spared(Exemption.DISTINCT_TARGETS, "error_signature", count, at)
+    return Finding("error_signature", count, triple, wanted.signature, members(run), reason, at, 1, spared)
 
 
 def _listing(run: list[Round]) -> bool:

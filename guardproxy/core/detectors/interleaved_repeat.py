@@ -13,8 +13,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from guardproxy.core.detectors._count import MUTATES, PENDING, VOID, Pair, Round, has, named, news, recurs, rounds
-from guardproxy.core.model import Finding, Rung, Trail, Triple
+from guardproxy.core.detectors._count import (
+    MEDIA,
+    MUTATES,
+    PENDING,
+    THINK,
+    VOID,
+    Pair,
+    Round,
+    has,
+    named,
+    news,
+    recurs,
+    rounds,
+)
+from guardproxy.core.exemption import Exemption, Spared
+from guardproxy.core.model import Finding, Step, Trail, Triple
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +82,63 @@ def _collect(place: int, one: Round, wanted: dict[Pair, list[int]], gap: int, si
 def _judge(trail: Trail, past: list[Round], pair: Pair, places: list[int], settings: Settings) -> Finding | None:
     if len(places) < 3 or places[-1] == len(places) - 1:  # nothing lies between: `repeated_call`
         return None
-    strong, everything = _since_news(trail, past, places), len(places)
-    triple, count, spared = settings.triple, strong, ""
+    (strong, because), everything = _since_news(trail, past, places), len(places)
+    triple, count, spared = settings.triple, strong, None
     if settings.weak.rung(everything) > settings.triple.rung(strong):
         triple, count = settings.weak, everything
-    elif strong < everything and settings.triple.rung(everything) >= Rung.NUDGE:
-        spared = f"news between {everything} occurrences"
     at = tuple(past[place].at[past[place].pairs.index(pair)] for place in reversed(places))
+    if because is not None and triple.rung(count) < settings.triple.rung(everything):
+        spared = Spared(because, "interleaved_repeat", everything, at)
     reason = f"{named([past[0]])} gave the same result {count} times with other calls in between"
     near = pair[0]
     return Finding("interleaved_repeat", count, triple, near, (near,), reason, at, 1, spared)
 
 
-def _since_news(trail: Trail, past: list[Round], places: list[int]) -> int:
-    if len(places) < 3:
-        return len(places)
+def _since_news(trail: Trail, past: list[Round], places: list[int]) -> tuple[int, Exemption | None]:
+    """The occurrences since the last news, and what the news was."""
     whole = list(rounds(trail))
     for number, (later, earlier) in enumerate(pairwise(places), start=1):
-        if news(past[later + 1 : earlier], whole[earlier:]):
-            return number
-    return len(places)
+        because = news(past[later + 1 : earlier], whole[earlier:])
+        if because is not None:
+            return number, because
+    return len(places), None
+
+
+def spare(trail: Trail, settings: Settings) -> Spared | None:
+    """A call that stands often enough in the trail, and why it is not counted so often."""
+    least, newest = settings.triple.nudge, trail.steps[-1]
+    if least and has(newest.flags, THINK):
+        at = tuple([at for at, step in enumerate(trail.steps, trail.first) if step.pair == newest.pair])
+        return _apart(Exemption.WAIT_TOOL, at, least)
+    if not least or not recurs(trail, least):
+        return None
+    past = list(rounds(trail))
+    found = [_held(past, step, settings) for step in past[0].steps]
+    return next((one for one in found if one is not None), None)
+
+
+def _held(past: list[Round], step: Step, settings: Settings) -> Spared | None:
+    least, gap = settings.triple.nudge, settings.gap
+    equal = [place for place, one in enumerate(past) if step.pair in one.pairs]
+    if len(equal) >= least and not has(step.flags, PENDING):  # those `unchanged_poll` counts
+        at = tuple([past[place].ordinal(step.near) for place in reversed(equal)])
+        if _mute(step.flags):
+            return _apart(Exemption.ACKNOWLEDGED, at, least)
+        return Spared(Exemption.OTHER_WORK, "interleaved_repeat", len(at), at) if _torn(equal, gap) else None
+    calls = [place for place, one in enumerate(past) if any(other.near == step.near for other in one.steps)]
+    calls = calls[: _torn(calls, gap) or len(calls)]
+    if len(equal) >= least:
+        return None
+    because = Exemption.IMAGES if has(step.flags, MEDIA) else Exemption.CHANGED_RESULTS
+    return _apart(because, tuple([past[place].ordinal(step.near) for place in reversed(calls)]), least)
+
+
+def _torn(places: list[int], gap: int) -> int:
+    """How many occurrences follow one another before the first gap that is too long; 0: there is none."""
+    return next((number for number, (a, b) in enumerate(pairwise(places), start=1) if b - a > gap), 0)
+
+
+def _apart(because: Exemption, at: tuple[int, ...], least: int) -> Spared | None:
+    """Often enough, and with something else in between."""
+    enough = len(at) >= least and at[-1] - at[0] >= len(at)
+    return Spared(because, "interleaved_repeat", len(at), at) if enough else None

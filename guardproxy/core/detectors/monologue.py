@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from guardproxy.core.detectors._count import LONG, has
-from guardproxy.core.model import NO_FP, Finding, Kind, Step, Trail, Triple
+from guardproxy.core.exemption import Exemption, Spared
+from guardproxy.core.model import NO_FP, Finding, Kind, Rung, Step, Trail, Triple
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,7 @@ class Settings:
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
     """Count the newest replies since the last call in three ways; the one furthest up the ladder is reported."""
-    said: list[Step] = []
-    for step in reversed(trail.steps):
-        if step.kind is Kind.CALL:
-            break
-        if step.kind is not Kind.BOUNDARY:
-            said.append(step)
+    said = _said(trail)
     if not said:
         return None
     if said[0].kind is Kind.EMPTY:
@@ -55,6 +51,33 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
             answered = "a reply that got the same answer"
             found.append(_run(trail, said, lambda s: s.result, settings.same_answer, answered))
     return max((f for f in found if f), key=lambda f: (f.rung, f.count), default=None)
+
+
+def spare(trail: Trail, settings: Settings) -> Spared | None:
+    """Equal replies that would be spoken of, were there no rest between them, or no person's words after them."""
+    said = _said(trail)
+    if len(said) < 2 or said[0].kind is Kind.EMPTY:
+        return None
+    rested = _run(trail, said, lambda s: s.near, settings.same_words, "the same reply")
+    if rested is not None and rested.rung >= Rung.NUDGE and len(_until_rest(said, settings.rest_ms)) < rested.count:
+        return Spared(Exemption.LONG_PAUSES, "monologue", rested.count, rested.evidence)
+    asked = None
+    if not has(said[0].flags, LONG):
+        asked = _run(trail, said, lambda s: s.result, settings.same_answer, "a reply that got the same answer")
+    if asked is not None and asked.rung >= Rung.NUDGE:
+        return Spared(Exemption.USER_MESSAGE, "monologue", asked.count, asked.evidence)
+    return None
+
+
+def _said(trail: Trail) -> list[Step]:
+    """The replies since the last call, newest first."""
+    said: list[Step] = []
+    for step in reversed(trail.steps):
+        if step.kind is Kind.CALL:
+            break
+        if step.kind is not Kind.BOUNDARY:
+            said.append(step)
+    return said
 
 
 def _until_rest(said: list[Step], rest_ms: int) -> list[Step]:

@@ -13,16 +13,20 @@ from dataclasses import dataclass
 from guardproxy.core.detectors._count import (
     FAILED,
     INVALID,
+    MEDIA,
     PENDING,
     THINK,
     VOID,
     evidence,
     has,
+    in_row,
     members,
     named,
+    recurs,
     rounds,
     streak,
 )
+from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Trail, Triple
 
 
@@ -51,10 +55,24 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
         return None
     triple = settings.triple if len(run[0].steps) == 1 else settings.batch
     what = "an empty result" if run[0].every(VOID) else "the same result"
-    twins = f"duplicate_in_round={run[0].twins}" if run[0].twins else ""
     reason = f"{named(run)} called {len(run)} times in a row with {what}"
-    nears, unit = members(run), len(run[0].steps)
-    return Finding("repeated_call", len(run), triple, nears[0], nears, reason, evidence(run), unit, twins)
+    nears, unit, at = members(run), len(run[0].steps), evidence(run)
+    spared = None
+    if run[0].twins:
+        spared = Spared(Exemption.DUPLICATE_IN_ROUND, "repeated_call", len(run) + run[0].twins, at)
+    return Finding("repeated_call", len(run), triple, nears[0], nears, reason, at, unit, spared)
+
+
+def spare(trail: Trail, settings: Settings) -> Spared | None:
+    """Equal calls in a row that would be spoken of, were they not answered differently."""
+    least = settings.triple.nudge
+    if not least or not recurs(trail, least):
+        return None
+    run = in_row(rounds(trail))
+    if len(run) < least or run[0].every(FAILED) or run[0].every(INVALID) or len({one.key for one in run}) == 1:
+        return None
+    because = Exemption.IMAGES if run[0].every(MEDIA) else Exemption.CHANGED_RESULTS
+    return Spared(because, "repeated_call", len(run), evidence(run))
 
 
 def _thoughts(trail: Trail, settings: Settings) -> Finding | None:
@@ -67,4 +85,6 @@ def _thoughts(trail: Trail, settings: Settings) -> Finding | None:
         return None
     reason = f"{newest.tool} called {run} times in a row, and nothing else"
     at = tuple(range(trail.last - run + 1, trail.last + 1))
-    return Finding("repeated_call", run, settings.thoughts, newest.near, (newest.near,), reason, at)
+    held = settings.thoughts.rung(run) < settings.triple.rung(run)
+    spared = Spared(Exemption.WAIT_TOOL, "repeated_call", run, at) if held else None
+    return Finding("repeated_call", run, settings.thoughts, newest.near, (newest.near,), reason, at, 1, spared)

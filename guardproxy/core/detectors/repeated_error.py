@@ -10,7 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from guardproxy.core.detectors._count import FAILED, PENDING, Round, evidence, members, named, newest, rounds
+from guardproxy.core.detectors._count import (
+    FAILED,
+    PENDING,
+    Round,
+    evidence,
+    in_row,
+    members,
+    named,
+    newest,
+    recurs,
+    rounds,
+)
+from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Trail, Triple
 
 
@@ -43,13 +55,26 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
         run.append(one)
     if len(run) < 2 or run[0].every(PENDING):
         return None
-    triple, spared = settings.triple, ""
+    triple, spared, at = settings.triple, None, evidence(run)
     if len(run) >= triple.nudge and _backing_off(run, settings):
         later = Triple(triple.nudge + 1, triple.firm and triple.firm + 1, triple.cut and triple.cut + 2)
-        triple, spared = later, "retry with growing pauses"
+        if later.rung(len(run)) < triple.rung(len(run)):
+            spared = Spared(Exemption.GROWING_PAUSES, "repeated_error", len(run), at)
+        triple = later
     reason = f"{named(run)} called {len(run)} times in a row with the same error"
     nears, unit = members(run), len(run[0].steps)
-    return Finding("repeated_error", len(run), triple, nears[0], nears, reason, evidence(run), unit, spared)
+    return Finding("repeated_error", len(run), triple, nears[0], nears, reason, at, unit, spared)
+
+
+def spare(trail: Trail, settings: Settings) -> Spared | None:
+    """Equal failing calls in a row that would be spoken of, had they not failed differently."""
+    least = settings.triple.nudge
+    if not least or not recurs(trail, least):
+        return None
+    run = in_row(rounds(trail))
+    if len(run) < least or not run[0].every(FAILED) or len({_errors(one) for one in run}) == 1:
+        return None
+    return Spared(Exemption.CHANGED_RESULTS, "repeated_error", len(run), evidence(run))
 
 
 def _errors(one: Round) -> frozenset[tuple[bytes, bytes]]:

@@ -10,7 +10,9 @@ places that is right to find the same everywhere.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from guardproxy.core.detectors._count import (
     FAILED,
@@ -23,8 +25,10 @@ from guardproxy.core.detectors._count import (
     has,
     members,
     named,
+    newest,
     rounds,
 )
+from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Step, Trail, Triple
 
 
@@ -62,7 +66,53 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     elif has(flags, FAILED):
         return None
     reason = f"{named(run)} gave the same answer to {len(run)} different calls in a row"
-    return Finding("same_result", len(run), triple, run[0].steps[0].masked_result, members(run), reason, evidence(run))
+    count, nears, at = len(run), members(run), evidence(run)
+    spared = None
+    if triple.rung(count) < settings.void.rung(count) and len(nears) == count:
+        spared = Spared(Exemption.DISTINCT_TARGETS, "same_result", count, at)
+    return Finding("same_result", count, triple, run[0].steps[0].masked_result, nears, reason, at, 1, spared)
+
+
+def spare(trail: Trail, settings: Settings) -> Spared | None:
+    """A row of different calls that would be spoken of, and why it is not looked at.
+
+    Changes that are only acknowledged (a batch, or a list that is written again), and calls that are equal but for
+    numbers and bring something new each time (pages).
+    """
+    last = newest(trail)
+    if last is None or len(last.steps) > 1:
+        return None
+    step = last.steps[0]
+    changes = has(step.flags, MUTATES | SILENT)
+    run: list[Round] = []
+    for one in rounds(trail):
+        other = one.steps[0]
+        if len(one.steps) > 1 or not (_acknowledged(other, step) if changes else other.masked == step.masked):
+            break
+        run.append(one)
+    different = len(run) == len({one.steps[0].near for one in run})
+    if changes:
+        because = Exemption.ADVANCING_LIST if _keeps_list(step.tool) else Exemption.DISTINCT_TARGETS
+        least = settings.numbers.nudge if because is Exemption.ADVANCING_LIST else settings.void.nudge
+    else:
+        because, least = Exemption.FORWARD_PAGING, settings.numbers.nudge
+        different = different and len(run) == len({one.steps[0].masked_result for one in run})
+    held = different and 0 < least <= len(run)
+    return Spared(because, "same_result", len(run), evidence(run)) if held else None
+
+
+def _acknowledged(one: Step, other: Step) -> bool:
+    return _alike(one, other) and bool(has(one.flags, MUTATES | SILENT))
+
+
+@lru_cache(maxsize=256)
+def _keeps_list(tool: str) -> bool:
+    """Whether the tool keeps the agent's own plan, by its name."""
+    return not _LISTS.isdisjoint(_NAME.findall(tool)) or "todo" in tool.lower()
+
+
+_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_LISTS = frozenset("plan Plan tasks Tasks checklist Checklist".split())
 
 
 def _alike(one: Step, other: Step) -> bool:

@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from guardproxy.core.detectors._count import PENDING, Pair, Round, has, newest, rounds
-from guardproxy.core.model import Finding, Step, Trail, Triple
+from guardproxy.core.exemption import Exemption, Spared
+from guardproxy.core.model import Finding, Rung, Step, Trail, Triple
+
+PLAIN = 3
+"""Looks from which it is said that waiting spares them: a plain repeat is nudged then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +63,18 @@ def _looks(past: list[Round], wanted: Step, settings: Settings) -> Finding | Non
     pauses = [newer.at_ms - older.at_ms for (_, newer), (_, older) in pairwise(looks)]
     patient = sum(pause > settings.patience_ms for pause in pauses)
     count = len(looks) - patient // 2 if patient < len(pauses) else -(-len(looks) // 2)
-    spared = f"{patient} of {len(looks)} looks after a long pause" if patient else ""
     reason = f"{wanted.tool} asked {len(looks)} times for something that is not ready"
     at = tuple(at for at, _ in reversed(looks))
+    spared = _spared(len(looks), count, at, settings)
     return Finding("unchanged_poll", count, settings.triple, wanted.near, (wanted.near,), reason, at, 1, spared)
+
+
+def _spared(looks: int, count: int, at: tuple[int, ...], settings: Settings) -> Spared | None:
+    if settings.triple.rung(count) < settings.triple.rung(looks):
+        return Spared(Exemption.LONG_PAUSES, "unchanged_poll", looks, at)
+    if settings.triple.rung(count) < Rung.NUDGE and looks >= PLAIN:
+        return Spared(Exemption.NOT_READY, "unchanged_poll", looks, at)
+    return None
 
 
 def _find(one: Round, pair: Pair) -> tuple[int, Step] | None:

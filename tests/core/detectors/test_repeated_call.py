@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from guardproxy.core.detectors.repeated_call import Settings, detect
+from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Rung, Triple
 from tests.core.detectors.scripts import Turn, trails
 
@@ -62,7 +63,11 @@ def test_counts(turns: list[Turn], count: int | None) -> None:
 def test_a_round_of_equal_calls_is_one_occurrence_and_says_so() -> None:
     found = detect(trails([[SAME] * 4])[-1], Settings())  # type: ignore[list-item]
     assert found is not None
-    assert (found.count, found.rung, found.spared) == (1, Rung.OBSERVE, "duplicate_in_round=3")
+    assert (found.count, found.rung, found.spared) == (
+        1,
+        Rung.OBSERVE,
+        Spared(Exemption.DUPLICATE_IN_ROUND, "repeated_call", 4, (0,)),
+    )
 
 
 def test_evidence_members_and_unit() -> None:
