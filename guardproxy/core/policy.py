@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from guardproxy.core import budget, episode as episodes_of, session
+from guardproxy.core import budget, episode as episodes_of, exemption, session
 from guardproxy.core.budget import Limit
 from guardproxy.core.detectors import RULES, SPECIFICITY, default_settings
+from guardproxy.core.exemption import Exemption
 from guardproxy.core.model import NO_FP, Decision, Episode, Finding, Rung, Trail, Triple
 from guardproxy.core.view import View
 
@@ -65,10 +66,11 @@ class Policy:
         )
 
 
-def decide(view: View, policy: Policy, *, lost: bool = False) -> Decision:
+def decide(view: View, policy: Policy, *, lost: bool = False, exempt: Sequence[Exemption] = ()) -> Decision:
     """The decision on a turn, from what the store answered.
 
     `lost`: advice was given, but its place is no longer in the conversation (compaction): live advice is given again.
+    `exempt`: the exemptions that stand for this run.
     """
     if view.panic:
         return Decision("pass", reason="every intervention is switched off (panic)")
@@ -82,14 +84,20 @@ def decide(view: View, policy: Policy, *, lost: bool = False) -> Decision:
     past = episodes_of.unpack_episodes(view.episodes) if view.episodes else ()
     found, errors = _find(trail, past, policy)
     judged = [_budget(trail, view, policy), _overspent(view, policy), _forgetful(view, policy)]
+    held = None
+    if exempt:
+        found, held = exemption.part(found, trail, exempt, SPECIFICITY)
+        judged = [*judged[:2], exemption.release(judged[2], exempt), held]
     if found:
         judged += [_loop(trail, past, policy, found, mode, lost=lost) for mode in ("enforce", "observe")]
     if not any(judged):  # most turns
         return Decision("pass", findings=found, errors=errors)
     acted = [_acted(decision, policy, trail, past) for decision in judged if decision is not None]
     worst = max(acted, key=lambda one: (one.rung >= Rung.NUDGE and one.mode == "enforce", one.rung))
+    if held:
+        found, worst = (*found, *held.findings), replace(worst, exempted=held.exempted or worst.exempted)
     spared = tuple(finding.spared for finding in found if finding.spared)
-    return replace(worst, findings=found, spared=spared, errors=errors)
+    return replace(worst, findings=found, spared=spared or worst.spared, errors=errors)
 
 
 def _closed(view: View, policy: Policy) -> Decision:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from guardproxy.core import budget, interventions, policy as policies, pricing, session
+from guardproxy.core.exemption import Exemption
 from guardproxy.core.model import (
     AppendText,
     Ask,
@@ -90,7 +91,12 @@ class Turn:
         self.outcome.begin_ns = time.perf_counter_ns() - begun
         put_back = self.put_back = proxy.ledger.put_back(self.message, self.view.ledger) if self.view.ledger else ()
         lost = bool(self.view.ledger) and not put_back
-        self.decision = policies.decide(self.view, proxy.policy, lost=lost)
+        exempt: tuple[Exemption, ...] = ()
+        if self.view.exempt or self.view.degraded:
+            exempt = await proxy.books.exemptions.of(self.ask, self.view, self.opening.org, proxy.printer)
+        self.decision = policies.decide(self.view, proxy.policy, lost=lost, exempt=exempt)
+        if self.decision.exempted:
+            proxy.books.exemptions.hit(self.opening.org, self.decision.exempted)
         self.edits = self._edits(put_back)
 
     def _opening(self) -> Opening:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import orjson
 
@@ -34,7 +34,10 @@ class ResultRecord(TypedDict):
 
 
 class TurnRecord(TypedDict):
-    """One turn. Milliseconds, tokens, micro-dollars; `would` is what enforce mode would have done."""
+    """One turn. Milliseconds, tokens, micro-dollars; `would` is what enforce mode would have done.
+
+    `prompt`: the agent's digest, where a rule spoke. `exempted`: labels that held something back, with commas between.
+    """
 
     turn: int
     at_ms: int
@@ -51,6 +54,8 @@ class TurnRecord(TypedDict):
     count: int
     status: int
     outcome: str
+    prompt: NotRequired[str]
+    exempted: NotRequired[str]
 
 
 def record_of(report: TurnReport) -> bytes:
@@ -74,7 +79,9 @@ def record_of(report: TurnReport) -> bytes:
     if steps:
         compact["r"] = [_result(step) for step in steps if step.kind is Kind.CALL]
     if decision.rule or decision.would:
-        compact |= {"w": decision.would, "ru": decision.rule, "k": decision.count}
+        compact |= {"w": decision.would, "ru": decision.rule, "k": decision.count, "p": report.prompt}
+    if decision.exempted:
+        compact["x"] = ",".join(decision.exempted)
     if report.outcome:
         compact["out"] = report.outcome
     try:
@@ -90,7 +97,7 @@ def read_record(data: bytes) -> TurnRecord:
         if short["v"] != _FORMAT:
             raise ValueError(f"turn record format {short['v']!r} is not {_FORMAT}")
         number = {key: int(short.get(key, 0)) for key in ("n", "at", "ms", "i", "o", "usd", "k", "s")}
-        text = {key: str(short.get(key, "")) for key in ("th", "a", "w", "ru", "out")}
+        text = {key: str(short.get(key, "")) for key in ("th", "a", "w", "ru", "out", "p", "x")}
         return TurnRecord(
             turn=number["n"],
             at_ms=number["at"],
@@ -110,6 +117,8 @@ def read_record(data: bytes) -> TurnRecord:
             count=number["k"],
             status=number["s"],
             outcome=text["out"],
+            prompt=text["p"],
+            exempted=text["x"],
         )
     except (KeyError, TypeError, AttributeError) as wrong:
         raise ValueError(f"not a turn record: {wrong!r}") from wrong
