@@ -56,12 +56,14 @@ local function keep()
   for _, key in ipairs({ 'labels', 'labels:at', 'labels:hits' }) do call('PEXPIRE', P .. key, kept_ms) end
 end
 
--- The threads that the rule had ended go on, with the ladder at its foot. What a limit ended stays ended.
+-- The threads that the rule had ended go on, with the ladder at its foot. What a limit ended stays ended. What a thread
+-- was told is taken out of its conversation: it was wrong, and would go on to be said with every turn.
 local function rearm()
   local opened, shut = 0, {}
   for _, part in ipairs(call('HKEYS', P .. 'd:' .. label.session)) do
     local run = label.session .. SEP .. string.sub(part, 8)
     local t = string.sub(part, 1, 7) == 'thread:' and load('t:' .. run)
+    if t and (not t.closed or t.closed == label.rule) then call('DEL', P .. 'g:' .. run, P .. 'o:' .. run) end
     if t and t.closed == label.rule then
       t.closed, t.answers, t.equal, t.steps = nil, 0, 0, t.steps + 1
       call('RPUSH', P .. 'r:' .. run, ARGV[2])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -27,7 +29,18 @@ def test_round_trip():
         "count": 3,
         "status": 200,
         "outcome": "",
+        "prompt": "",
+        "exempted": "",
     }
+
+
+def test_what_a_false_alarm_needs():
+    """Whose agent it is, where a rule spoke; what was held back because of which labels."""
+    report = nudged()
+    report.prompt, report.decision = "ab12", replace(report.decision, action="observe", exempted=("l1", "l2"))
+    found = read_record(record_of(report))
+
+    assert (found["prompt"], found["exempted"], found["action"]) == ("ab12", "l1,l2", "observe")
 
 
 @pytest.mark.parametrize(
