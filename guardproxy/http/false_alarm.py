@@ -73,6 +73,7 @@ def add(config: Config, said: Said) -> Added:
 def revoke(config: Config, label: str, by: str) -> Label:
     """Take a label back: its exemption ends, and it is no longer exported."""
     _plain("--by", by)
+    _plain("--revoke", label)
     return reach.ask(config, lambda store: store.labels.revoke(Proxy.org, label, by, _kept_ms(config)))
 
 

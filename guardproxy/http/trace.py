@@ -20,6 +20,7 @@ def show(config: Config, session: str) -> None:
 
 async def read(store: Store, session: str) -> list[TurnRecord]:
     """The turns of a session. Raises GuardError when there is none, naming some that there are."""
+    session = session.encode("utf-8", "replace").decode()  # a terminal may pass bytes that are no text
     raw = await store.records(Proxy.org, session)
     if not raw:
         raise await reach.unknown(store, Proxy.org, session)

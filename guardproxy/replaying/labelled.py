@@ -120,14 +120,14 @@ def _read(line: bytes, where: str, rules: frozenset[str]) -> Labelled:
 
 def _exemption(session: str, given: Mapping[str, Any], where: str, rules: frozenset[str]) -> Exemption:
     rule, scope, tool = given.get("rule"), given.get("scope", "session"), given.get("tool", "")
-    if rule not in rules:
+    if not isinstance(rule, str) or rule not in rules:
         raise BadAsk(f"{where}: `rule` is {rule!r}, no rule of that name", param="rule")
-    if scope not in SCOPES:
+    if not isinstance(scope, str) or scope not in SCOPES:
         raise BadAsk(f"{where}: `scope` is {scope!r}, not one of {', '.join(SCOPES)}", param="scope")
     if not isinstance(tool, str) or (scope == "tool" and not tool):
         raise BadAsk(f"{where}: `tool` must name a tool", param="tool")
     subject = session if scope == "session" else ""
-    return Exemption(str(given.get("label", "")), str(rule), scope, subject, NEVER_MS, tool)
+    return Exemption(str(given.get("label", "")), rule, scope, subject, NEVER_MS, tool)
 
 
 def resolve(

@@ -19,9 +19,10 @@ from tests.core.talk import PRINTER, ask, called, result, steps, system, user, v
 END = 1_800_000_000_000
 EXEMPT = Exemption("l1", "repeated_call", "session", "s", END)
 DAY = 86_400_000
+PLAIN = Policy()
 
 
-def play(line: str, *exempt: Exemption, lost: bool = False, policy: Policy = Policy(), **more: Any) -> list[Decision]:
+def play(line: str, *exempt: Exemption, lost: bool = False, policy: Policy = PLAIN, **more: Any) -> list[Decision]:
     """A decision after each step, its episode kept for the next."""
     ring, found, marks = steps(line), [], []
     for number in range(1, len(ring) + 1):

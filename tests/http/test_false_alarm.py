@@ -1,4 +1,4 @@
-"""A run was cut, a person says that this was wrong: from the command to the run that goes on, to the file for replay."""
+"""A run was cut, a person says that this was wrong: the command, the run that goes on, the file for replay."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from guardproxy.http.false_alarm import Said, label_of, milliseconds
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
 from guardproxy.telemetry.record import TurnRecord
-from tests.live import Json, Live, live, unique
-from tests.live import Said as Answered
+from tests.live import Json, Live, Said as Answered, live, unique
 
 DAY_MS = 86_400_000
 PROMPT = "You watch the nightly build."
@@ -219,6 +218,8 @@ async def test_what_cannot_be_said_of_a_run(store: Store, run: Run, tmp_path: Pa
     cases = {
         ("false-alarm", "nobody"): "the store has no session 'nobody'; the newest are ",
         ("false-alarm", calm): f"nothing was said or done to session {calm}: there is no alarm",
+        ("false-alarm", "a\x1fb\udcff"): "the store has no session 'a\\x1fb?'; the newest are ",
+        ("trace", "\udcff"): "the store has no session '?'; the newest are ",
         ("false-alarm", nudged, "--rule", "cycle"): f"cycle found nothing in session {nudged}; what did: repeated_call",
         ("false-alarms", "--revoke", "l9"): "the store has no label 'l9'; guardproxy false-alarms lists them",
     }
@@ -248,6 +249,12 @@ WRONG = {
     "a long name": (("--by", "x" * 501), "--by: must be printable text"),
     "an escape in a tool": (("--tool", "\x1b[2J"), "--tool: must be printable text"),
 }
+
+
+async def test_labels_that_are_no_text(run: Run) -> None:
+    for words in (("\udcff",), ("l1", "--by", "\n")):
+        code, _, err = await run("false-alarms", "--revoke", *words)
+        assert (code, "must be printable text" in err) == (2, True)
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -309,5 +316,5 @@ def test_an_agent_that_was_not_recorded() -> None:
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot write .*: Is a directory"):
+    with pytest.raises(ConfigError, match=r"cannot write .*: Is a directory"):
         false_alarm.export([], tmp_path)

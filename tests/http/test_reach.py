@@ -37,7 +37,7 @@ def test_by_url(server: Embedded) -> None:
 
 
 def test_a_store_that_is_away() -> None:
-    with pytest.raises(StoreError, match="the store redis://127.0.0.1:9/0 cannot be reached"):
+    with pytest.raises(StoreError, match=r"the store redis://127.0.0.1:9/0 cannot be reached"):
         reach.ask(build({"store": {"url": "redis://127.0.0.1:9"}}), Store.ping)
 
 
