@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from guardproxy.core.fingerprint import Fingerprinter
-from guardproxy.core.model import Ask, Decision, Finding, Fp, Rung, Trail, value
+from guardproxy.core.model import Ask, Decision, Episode, Finding, Fp, Rung, Trail, value
 
 SCOPES: Mapping[str, str] = {
     "session": "this session",
@@ -68,26 +68,33 @@ def moment(ms: int) -> str:
 
 
 def part(
-    found: Sequence[Finding], trail: Trail, exempt: Sequence[Exemption], rank: Mapping[str, int]
+    found: Sequence[Finding],
+    trail: Trail,
+    exempt: Sequence[Exemption],
+    rank: Mapping[str, int],
+    past: Sequence[Episode] = (),
 ) -> tuple[tuple[Finding, ...], Decision | None]:
     """The findings that nobody exempted, and what is said of the others: they are observed.
 
-    One cause, one message: what less specific rules (`rank`) say of no calls but those of a held finding is about the
-    same loop, and held with it; otherwise the next rule would end the run for what a person has just allowed.
+    One cause, one message: what less specific rules (`rank`) say of no calls but those of an exempted finding, or of an
+    episode that its rule had here before (`past`), is about the same loop, and held with it. Otherwise the next rule
+    would end the run for what a person has just allowed.
     """
-    by_name = [(one, _covering(one, trail, exempt)) for one in found]
+    by_name = [(one, _covering(one, _tools(one, trail), exempt)) for one in found]
     held = [(one, by) for one, by in by_name if by is not None]
-    if not held:
+    before = [(one, by) for one in past if (by := _covering(one, _tools_of(one, trail), exempt)) is not None]
+    if not (held or before):
         return tuple(found), None
+    causes: list[tuple[Finding | Episode, Exemption]] = [*held, *before]
     free = []
     for one, by in by_name:
         if by is None:
-            above = next((cause for cause in held if _about_the_same(one, cause[0], rank)), None)
+            above = next((by for cause, by in causes if _about_the_same(one, cause, rank)), None)
             if above is None:
                 free.append(one)
             else:
-                held.append((one, above[1]))
-    return tuple(free), _observed(held)
+                held.append((one, above))
+    return tuple(free), _observed(held) if held else None
 
 
 def release(decision: Decision | None, exempt: Sequence[Exemption]) -> Decision | None:
@@ -100,16 +107,13 @@ def release(decision: Decision | None, exempt: Sequence[Exemption]) -> Decision 
     return replace(decision, action="observe", rung=Rung.OBSERVE, **told)  # type: ignore[arg-type]  # fields of it
 
 
-def _covering(finding: Finding, trail: Trail, exempt: Sequence[Exemption]) -> Exemption | None:
-    tools: set[str] | None = None
-    for one in exempt:
-        if one.rule != finding.rule:
-            continue
-        if one.tool and tools is None:
-            tools = _tools(finding, trail)
-        if not one.tool or one.tool in (tools or ()):
-            return one
-    return None
+def _covering(of: Finding | Episode, tools: set[str], exempt: Sequence[Exemption]) -> Exemption | None:
+    return next((one for one in exempt if one.rule == of.rule and (not one.tool or one.tool in tools)), None)
+
+
+def _tools_of(episode: Episode, trail: Trail) -> set[str]:
+    """Tools of the calls that an episode is about, as far as they are made again."""
+    return {step.tool for step in trail.steps if step.near in episode.members}
 
 
 def _tools(finding: Finding, trail: Trail) -> set[str]:
@@ -118,8 +122,8 @@ def _tools(finding: Finding, trail: Trail) -> set[str]:
     return {steps[at - first].tool for at in finding.evidence if 0 <= at - first < len(steps)}
 
 
-def _about_the_same(other: Finding, held: Finding, rank: Mapping[str, int]) -> bool:
-    """Whether `other` speaks of the loop of a held finding, and less precisely."""
+def _about_the_same(other: Finding, held: Finding | Episode, rank: Mapping[str, int]) -> bool:
+    """Whether `other` speaks of the loop of what is held, and less precisely."""
     calls: set[Fp] = set(held.members)
     less = rank.get(other.rule, 0) < rank.get(held.rule, 0)
     return less and bool(other.members) and calls.issuperset(other.members)

@@ -86,7 +86,7 @@ def decide(view: View, policy: Policy, *, lost: bool = False, exempt: Sequence[E
     judged = [_budget(trail, view, policy), _overspent(view, policy), _forgetful(view, policy)]
     held = None
     if exempt:
-        found, held = exemption.part(found, trail, exempt, SPECIFICITY)
+        found, held = exemption.part(found, trail, exempt, SPECIFICITY, past)
         judged = [*judged[:2], exemption.release(judged[2], exempt), held]
     if found:
         judged += [_loop(trail, past, policy, found, mode, lost=lost) for mode in ("enforce", "observe")]

@@ -46,6 +46,7 @@ LADDER = {
     5: "finalize repeated_call",
     6: "cut repeated_call",
 }
+LAPS = "a b a b a b a b a b a b a b a b"
 PLAYED: dict[str, tuple[str, tuple[Exemption, ...], Mapping[int, str]]] = {
     "nothing exempted": ("a a a a a a", (), LADDER),
     "its rule": ("a a a a a a a a a a a a a a", (EXEMPT,), {}),
@@ -60,12 +61,17 @@ PLAYED: dict[str, tuple[str, tuple[Exemption, ...], Mapping[int, str]]] = {
         (replace(EXEMPT, tool="a"),),
         {7: "nudge repeated_call", 8: "firm repeated_call", 9: "finalize repeated_call", 10: "cut repeated_call"},
     ),
-    "a rule that says it less precisely does not speak in its place": (
-        "a a a a a a a a a a a a",
-        (EXEMPT,),
-        {},
+    "less precise rules do not speak in its place": (LAPS, (replace(EXEMPT, rule="cycle"),), {}),
+    "more precise rules do": (
+        LAPS,
+        (replace(EXEMPT, rule="interleaved_repeat"), replace(EXEMPT, rule="nothing_new")),
+        {6: "nudge cycle", 8: "firm cycle", **dict.fromkeys(range(10, 17), "cut cycle")},
     ),
-    "a rule that says it more precisely does": ("a a a a a a", (replace(EXEMPT, rule="nothing_new"),), LADDER),
+    "less precise rules about other calls do": (
+        f"{LAPS} c d e c c c c",
+        (replace(EXEMPT, rule="cycle"),),
+        {22: "nudge repeated_call", 23: "firm repeated_call"},
+    ),
     "a limit's name": ("a a a a a a", (replace(EXEMPT, rule="budget.turns"),), LADDER),
 }
 
@@ -114,6 +120,35 @@ def test_a_firm_loop_that_goes_on_is_held_too() -> None:
     assert "goes on after" in free.reason
     held = decide(view, Policy(), exempt=(replace(EXEMPT, rule="cycle"),))
     assert (held.action, held.rule, held.exempted) == ("observe", "cycle", ("l1",))
+
+
+BACK = {
+    "nothing exempted": ((), {"cut"}),
+    "its rule": ((Exemption("l1", "cycle", "session", "s", END),), {"observe", "pass"}),
+    "with a tool of it": ((Exemption("l1", "cycle", "session", "s", END, "b"),), {"observe", "pass"}),
+    "with a tool beside it": ((Exemption("l1", "cycle", "session", "s", END, "c"),), {"cut"}),
+}
+
+
+@pytest.mark.parametrize("name", BACK)
+def test_a_loop_that_comes_back_in_another_shape(name: str) -> None:
+    """Cut as a cycle, allowed, left for other work and back: no cycle yet, but the same calls again and again."""
+    exempt, expected = BACK[name]
+    marks = [pack_episode(one.episode) for one in play("a b a b a b a b a b") if one.episode]
+    view = view_of(steps("a b a b a b a b a b a b a b a b c c a b"), episodes=tuple(marks))
+    view = replace(view, steps=40)  # those marks are of before the ladder was re-armed
+
+    assert decide(view, Policy(), exempt=exempt).action in expected
+
+
+def test_another_loop_of_the_run_is_none_of_it() -> None:
+    """The same marks; now other calls go round, one of the old ones among them, and a less precise rule sees it."""
+    marks = [pack_episode(one.episode) for one in play("a b a b a b a b a b") if one.episode]
+    view = view_of(steps("c a d d c a a c d c a d d a c c a d c"), episodes=tuple(marks))
+    view = replace(view, steps=40)
+
+    told = decide(view, Policy(), exempt=BACK["its rule"][0])
+    assert (told.action, told.rule) == ("cut", "nothing_new")
 
 
 def test_limits_stay() -> None:
