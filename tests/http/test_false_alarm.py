@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +22,7 @@ from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
 from guardproxy.telemetry.record import TurnRecord
 from tests.live import Json, Live, Said as Answered, live, unique
+from tests.running import Running, fetch, provider, until
 
 DAY_MS = 86_400_000
 PROMPT = "You watch the nightly build."
@@ -180,6 +182,35 @@ async def test_the_whole_agent_on_every_worker(store: Store, server: Embedded, r
             assert await Agent(running, unique("else"), prompt="You cook.").turns(7) == CUT
     finally:
         await second.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="as the other tests of processes")
+def test_beside_a_running_proxy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A real `serve` with two workers and its own store, which the command finds by the data directory."""
+    with provider() as url, Running(tmp_path, "--upstream", url, "--workers", "2") as proxy:
+        history: list[Json] = [{"role": "user", "content": "go"}]
+
+        def turn() -> bytes:
+            body = {"model": "0", "messages": history, "tools": TOOLS}
+            answer = fetch(f"{proxy.base.removesuffix('/v1')}/s/watch/v1/chat/completions", body)
+            call: Json = {"id": f"call_{len(history):09d}", "type": "function"}
+            call["function"] = {"name": "status", "arguments": "{}"}
+            history.append({"role": "assistant", "content": None, "tool_calls": [call]})
+            history.append({"role": "tool", "tool_call_id": call["id"], "content": "the same"})
+            return answer
+
+        assert GUARD_MARK.encode() in [turn() for _ in range(8)][-1]
+        assert cli.main(["false-alarm", "watch", "--data-dir", str(proxy.data)]) == 0
+        assert "the run may go on" in capsys.readouterr().out
+        assert not any(GUARD_MARK.encode() in turn() for _ in range(8))
+
+        def hits() -> int:
+            assert cli.main(["false-alarms", "--data-dir", str(proxy.data)]) == 0
+            row = re.search(r"UTC +(\d+)", capsys.readouterr().out.splitlines()[-1].split("session", 1)[1])
+            return int(row[1]) if row else 0
+
+        until(lambda: hits() == 7)  # of both workers, told within two seconds
+        assert proxy.stop() == 0
 
 
 async def test_a_tool_in_every_run(store: Store, run: Run) -> None:
