@@ -46,6 +46,8 @@ def of_turn(report: TurnReport, base: Attributes) -> Attributes:
         found[s.RULE] = decision.rule
         found[s.COUNT] = decision.count
         found[s.MODE] = report.intervention[1] or decision.mode
+    if decision.exempted:  # ids of labels: why nothing was done
+        found[s.EXEMPTED] = decision.exempted
     if report.outcome:
         found[s.OUTCOME] = report.outcome
     if view.retry:
