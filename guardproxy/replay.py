@@ -22,14 +22,14 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from guardproxy.api import chat
 from guardproxy.api._messages import neutral
-from guardproxy.core import budget, exemption, policy as policies, pricing, session
+from guardproxy.core import budget, policy as policies, pricing, scoped_exemption, session
 from guardproxy.core.detectors import RULES
 from guardproxy.core.episode import pack_episode
-from guardproxy.core.exemption import Exemption
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.memory import LocalMemory
 from guardproxy.core.model import Ask, Decision, Message
 from guardproxy.core.policy import Policy
+from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.tools import DEFAULT_RULES, Rules
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import BadAsk, ConfigError
@@ -59,7 +59,7 @@ class Other:
     name: str
     policy: Policy
     rules: Rules = DEFAULT_RULES
-    exemptions: tuple[Exemption, ...] = ()
+    exemptions: tuple[ScopedExemption, ...] = ()
     labelled: frozenset[str] = frozenset()
 
 
@@ -84,7 +84,7 @@ class _Player:
         recorded: Mapping[str, Any],
         policy: Policy,
         printer: Fingerprinter,
-        exemptions: tuple[Exemption, ...] = (),
+        exemptions: tuple[ScopedExemption, ...] = (),
     ) -> None:
         self._exemptions = exemptions
         self._id = str(recorded["id"])
@@ -133,8 +133,10 @@ class _Player:
             told.append(Told(step, at, made.action, made.rule, made.count, made.reason, made.would))
         return made.action in ENDS
 
-    def _exempt(self, ask: Ask, now_ms: int) -> tuple[Exemption, ...]:
-        return exemption.standing(self._exemptions, self._id, lambda: exemption.agent_of(ask, self._printer), now_ms)
+    def _exempt(self, ask: Ask, now_ms: int) -> tuple[ScopedExemption, ...]:
+        return scoped_exemption.standing(
+            self._exemptions, self._id, lambda: scoped_exemption.agent_of(ask, self._printer), now_ms
+        )
 
     def _opening(self, ask: Ask) -> Opening:
         need = budget.Need(pricing.estimate_input(self._size), self._policy.default_output_hold, 0)

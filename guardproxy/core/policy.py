@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from guardproxy.core import budget, episode as episodes_of, exemption, session
+from guardproxy.core import budget, episode as episodes_of, scoped_exemption, session
 from guardproxy.core.budget import Limit
 from guardproxy.core.detectors import RULES, SPECIFICITY, default_settings
-from guardproxy.core.exemption import Exemption
 from guardproxy.core.model import NO_FP, Decision, Episode, Finding, Rung, Trail, Triple
+from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.view import View
 
 ACTIONS = {
@@ -66,7 +66,7 @@ class Policy:
         )
 
 
-def decide(view: View, policy: Policy, *, lost: bool = False, exempt: Sequence[Exemption] = ()) -> Decision:
+def decide(view: View, policy: Policy, *, lost: bool = False, exempt: Sequence[ScopedExemption] = ()) -> Decision:
     """The decision on a turn, from what the store answered.
 
     `lost`: advice was given, but its place is no longer in the conversation (compaction): live advice is given again.
@@ -86,8 +86,8 @@ def decide(view: View, policy: Policy, *, lost: bool = False, exempt: Sequence[E
     judged = [_budget(trail, view, policy), _overspent(view, policy), _forgetful(view, policy)]
     held = None
     if exempt:
-        found, held = exemption.part(found, trail, exempt, SPECIFICITY, past)
-        judged = [*judged[:2], exemption.release(judged[2], exempt), held]
+        found, held = scoped_exemption.part(found, trail, exempt, SPECIFICITY, past)
+        judged = [*judged[:2], scoped_exemption.release(judged[2], exempt), held]
     if found:
         judged += [_loop(trail, past, policy, found, mode, lost=lost) for mode in ("enforce", "observe")]
     if not any(judged):  # most turns

@@ -14,7 +14,7 @@ from typing import Protocol
 from guardproxy.core.memory import LocalMemory
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import StoreError
-from guardproxy.http.exemptions import Exemptions
+from guardproxy.http.scoped_exemptions import ScopedExemptions
 from guardproxy.store.labels import Labels
 
 OWED = 10_000
@@ -36,7 +36,7 @@ class Books:
 
     def __init__(self, store: TurnStore, *, closed: bool, now_ms: Callable[[], int]) -> None:
         self._store = store
-        self.exemptions = Exemptions(lambda: store.labels)
+        self.exemptions = ScopedExemptions(lambda: store.labels)
         self._closed = closed
         self._now_ms = now_ms
         self._local = LocalMemory(degraded=True)

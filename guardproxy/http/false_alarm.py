@@ -17,9 +17,9 @@ from rich.table import Table
 
 from guardproxy.config import Config
 from guardproxy.core.detectors import RULES
-from guardproxy.core.exemption import SCOPES, moment
 from guardproxy.core.fingerprint import pack
 from guardproxy.core.model import NO_FP, Kind, Step
+from guardproxy.core.scoped_exemption import SCOPES, moment
 from guardproxy.errors import ConfigError, GuardError
 from guardproxy.http import reach, trace
 from guardproxy.http.app import Proxy

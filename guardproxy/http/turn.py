@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from guardproxy.core import budget, interventions, policy as policies, pricing, session
-from guardproxy.core.exemption import Exemption
 from guardproxy.core.model import (
     AppendText,
     Ask,
@@ -27,6 +26,7 @@ from guardproxy.core.model import (
     SpliceUsage,
     Usage,
 )
+from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.view import Opening, View
 from guardproxy.errors import BadAsk, GuardError, StoreError
 from guardproxy.http import closing, intake, relay, reporting
@@ -91,7 +91,7 @@ class Turn:
         self.outcome.begin_ns = time.perf_counter_ns() - begun
         put_back = self.put_back = proxy.ledger.put_back(self.message, self.view.ledger) if self.view.ledger else ()
         lost = bool(self.view.ledger) and not put_back
-        exempt: tuple[Exemption, ...] = ()
+        exempt: tuple[ScopedExemption, ...] = ()
         if self.view.exempt or self.view.degraded:
             exempt = await proxy.books.exemptions.of(self.ask, self.view, self.opening.org, proxy.printer)
         self.decision = policies.decide(self.view, proxy.policy, lost=lost, exempt=exempt)

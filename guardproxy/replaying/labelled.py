@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import orjson
 
 from guardproxy.api import chat
-from guardproxy.core.exemption import SCOPES, Exemption, agent_of, moment
 from guardproxy.core.fingerprint import Fingerprinter
+from guardproxy.core.scoped_exemption import SCOPES, ScopedExemption, agent_of, moment
 from guardproxy.errors import BadAsk, ConfigError
 
 NEVER_MS = 253_402_300_799_000
@@ -56,7 +56,7 @@ class Labelled:
     """A labelled run of a file: its id and what was exempted because of it. An agent is filled in by `resolve`."""
 
     id: str
-    exemptions: tuple[Exemption, ...]
+    exemptions: tuple[ScopedExemption, ...]
 
 
 def lines(labels: Sequence[Kept]) -> list[str]:
@@ -118,7 +118,7 @@ def _read(line: bytes, where: str, rules: frozenset[str]) -> Labelled:
     return Labelled(row["id"], tuple(_exemption(row["id"], one, where, rules) for one in given))
 
 
-def _exemption(session: str, given: Mapping[str, Any], where: str, rules: frozenset[str]) -> Exemption:
+def _exemption(session: str, given: Mapping[str, Any], where: str, rules: frozenset[str]) -> ScopedExemption:
     rule, scope, tool = given.get("rule"), given.get("scope", "session"), given.get("tool", "")
     if not isinstance(rule, str) or rule not in rules:
         raise BadAsk(f"{where}: `rule` is {rule!r}, no rule of that name", param="rule")
@@ -127,12 +127,12 @@ def _exemption(session: str, given: Mapping[str, Any], where: str, rules: frozen
     if not isinstance(tool, str) or (scope == "tool" and not tool):
         raise BadAsk(f"{where}: `tool` must name a tool", param="tool")
     subject = session if scope == "session" else ""
-    return Exemption(str(given.get("label", "")), rule, scope, subject, NEVER_MS, tool)
+    return ScopedExemption(str(given.get("label", "")), rule, scope, subject, NEVER_MS, tool)
 
 
 def resolve(
     labelled: Sequence[Labelled], recorded: Callable[[], Iterable[Mapping[str, Any]]], printer: Fingerprinter
-) -> tuple[Exemption, ...]:
+) -> tuple[ScopedExemption, ...]:
     """The exemptions of these labels in a recording. Whose an agent's is, its labelled run in the recording tells.
 
     An agent whose labelled run was not recorded is nobody's: that exemption is left out.

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from guardproxy.core.exemption import Exemption
+from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.errors import GuardError, StoreError
 from guardproxy.store._client import Client
 from guardproxy.store._codec import prefix, unpack
@@ -91,7 +91,7 @@ class Labels:
         labels = [_label(one, counted) for one in _list(raw)]
         return sorted(labels, key=lambda one: (one.at_ms, one.id), reverse=True)
 
-    async def standing(self, org: str) -> tuple[int, tuple[Exemption, ...]]:
+    async def standing(self, org: str) -> tuple[int, tuple[ScopedExemption, ...]]:
         """The version, and the exemptions that stand. In this order: what is newer than the version is read again."""
         key = prefix(org)
         version, raw = await asyncio.gather(
@@ -99,7 +99,7 @@ class Labels:
         )
         found = sorted((_label(one) for one in _list(raw)), key=lambda one: (one.at_ms, one.id))
         number = int(version) if isinstance(version, bytes) else 0
-        return number, tuple(Exemption(x.id, x.rule, x.scope, x.subject, x.until_ms, x.tool) for x in found)
+        return number, tuple(ScopedExemption(x.id, x.rule, x.scope, x.subject, x.until_ms, x.tool) for x in found)
 
     async def hit(self, org: str, label: str, hits: int) -> None:
         """Count turns on which an exemption held something back."""

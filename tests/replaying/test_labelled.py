@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from guardproxy import replay
-from guardproxy.core.exemption import Exemption
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.policy import Policy
+from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.errors import BadAsk, ConfigError
 from guardproxy.replaying import labelled
 from guardproxy.replaying.labelled import NEVER_MS, Labelled, read, resolve
@@ -70,8 +70,10 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     labels = [ONE, replace(ONE, id="l2", scope="agent", subject="x", tool="f"), replace(ONE, id="l3", session="ü t")]
     file.write_text("".join(labelled.lines(labels)) + "\n")
 
-    session = Exemption("l1", "cycle", "session", "s", NEVER_MS)
-    agent = Exemption("l2", "cycle", "agent", "", NEVER_MS, "f")  # the digest is keyed: it means nothing elsewhere
+    session = ScopedExemption("l1", "cycle", "session", "s", NEVER_MS)
+    agent = ScopedExemption(
+        "l2", "cycle", "agent", "", NEVER_MS, "f"
+    )  # the digest is keyed: it means nothing elsewhere
     other = replace(session, label="l3", subject="ü t")
     assert read(file, RULES) == (Labelled("s", (session, agent)), Labelled("ü t", (other,)))
 
@@ -127,9 +129,9 @@ RUNS = [loop("a", "You plan."), loop("b", "You plan."), loop("c", "You cook.")]
 
 
 def test_whose_an_agent_is_its_run_tells() -> None:
-    agent = Exemption("l1", "cycle", "agent", "", NEVER_MS)
-    tool = Exemption("l2", "cycle", "tool", "", NEVER_MS, "f")
-    session = Exemption("l3", "cycle", "session", "c", NEVER_MS)
+    agent = ScopedExemption("l1", "cycle", "agent", "", NEVER_MS)
+    tool = ScopedExemption("l2", "cycle", "tool", "", NEVER_MS, "f")
+    session = ScopedExemption("l3", "cycle", "session", "c", NEVER_MS)
     labels = (Labelled("a", (agent, tool)), Labelled("c", (session,)), Labelled("not recorded", (agent,)))
     found = resolve(labels, lambda: RUNS, PRINTER)
 
@@ -141,7 +143,7 @@ def test_a_recording_is_read_for_agents_alone() -> None:
     def never() -> list[dict[str, Any]]:
         raise AssertionError
 
-    assert resolve((Labelled("c", (Exemption("l", "cycle", "session", "c", NEVER_MS),)),), never, PRINTER)
+    assert resolve((Labelled("c", (ScopedExemption("l", "cycle", "session", "c", NEVER_MS),)),), never, PRINTER)
 
 
 SCOPES = {"session": {"a"}, "agent": {"a", "b"}, "tool": {"a", "b", "c"}}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from guardproxy.core.exemption import Exemption
 from guardproxy.core.fingerprint import is_boundary, pack
 from guardproxy.core.model import NO_FP, Kind, Step
+from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.errors import GuardError
 from guardproxy.store.labels import Added, Label
 from guardproxy.store.redis import Store
@@ -40,7 +40,7 @@ async def test_a_label_is_kept_and_its_rule_exempted(store: Store) -> None:
     assert (said.opened, said.shut) == (0, ())
     assert await store.labels.every(ORG) == [label]
     version, standing = await store.labels.standing(ORG)
-    assert standing == (Exemption("l1", "cycle", "session", "s", label.until_ms, "f"),)
+    assert standing == (ScopedExemption("l1", "cycle", "session", "s", label.until_ms, "f"),)
     assert version >= label.at_ms
     for key, longest in {"exempted": DAY, "exempt": DAY, "labels": 90 * DAY, "labels:hits": 90 * DAY}.items():
         assert longest - MINUTE < await ends(store, key) <= longest, key

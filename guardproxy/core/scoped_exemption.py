@@ -22,7 +22,7 @@ SCOPES: Mapping[str, str] = {
 
 
 @value
-class Exemption:
+class ScopedExemption:
     """One rule, held at observe until `until_ms`. `label` is the id of its label.
 
     `subject`: the session or the agent's digest, "" in scope tool. `tool`: only where a call of this tool is part of
@@ -47,7 +47,9 @@ def agent_of(ask: Ask, printer: Fingerprinter) -> str:
     return printer.hash16("agent", ask.declared.agent, *map(printer.text, words)).hex()
 
 
-def standing(every: Iterable[Exemption], session: str, agent: Callable[[], str], now_ms: int) -> tuple[Exemption, ...]:
+def standing(
+    every: Iterable[ScopedExemption], session: str, agent: Callable[[], str], now_ms: int
+) -> tuple[ScopedExemption, ...]:
     """Those that hold in a run now. `agent` is asked only where one is about an agent."""
     found = []
     for one in every:
@@ -57,7 +59,7 @@ def standing(every: Iterable[Exemption], session: str, agent: Callable[[], str],
     return tuple(found)
 
 
-def words(one: Exemption) -> str:
+def words(one: ScopedExemption) -> str:
     """Why a finding was spared."""
     return f"exempted by a person until {moment(one.until_ms)} (label {one.label})"
 
@@ -70,7 +72,7 @@ def moment(ms: int) -> str:
 def part(
     found: Sequence[Finding],
     trail: Trail,
-    exempt: Sequence[Exemption],
+    exempt: Sequence[ScopedExemption],
     rank: Mapping[str, int],
     past: Sequence[Episode] = (),
 ) -> tuple[tuple[Finding, ...], Decision | None]:
@@ -85,7 +87,7 @@ def part(
     before = [(one, by) for one in past if (by := _covering(one, _tools_of(one, trail), exempt)) is not None]
     if not (held or before):
         return tuple(found), None
-    causes: list[tuple[Finding | Episode, Exemption]] = [*held, *before]
+    causes: list[tuple[Finding | Episode, ScopedExemption]] = [*held, *before]
     free = []
     for one, by in by_name:
         if by is None:
@@ -97,7 +99,7 @@ def part(
     return tuple(free), _observed(held) if held else None
 
 
-def release(decision: Decision | None, exempt: Sequence[Exemption]) -> Decision | None:
+def release(decision: Decision | None, exempt: Sequence[ScopedExemption]) -> Decision | None:
     """A decision that rests on no finding (equal requests), observed where its rule is exempted."""
     by = None if decision is None else next((x for x in exempt if x.rule == decision.rule and not x.tool), None)
     if decision is None or by is None or decision.rung < Rung.NUDGE:
@@ -107,7 +109,7 @@ def release(decision: Decision | None, exempt: Sequence[Exemption]) -> Decision 
     return replace(decision, action="observe", rung=Rung.OBSERVE, **told)  # type: ignore[arg-type]  # fields of it
 
 
-def _covering(of: Finding | Episode, tools: set[str], exempt: Sequence[Exemption]) -> Exemption | None:
+def _covering(of: Finding | Episode, tools: set[str], exempt: Sequence[ScopedExemption]) -> ScopedExemption | None:
     return next((one for one in exempt if one.rule == of.rule and (not one.tool or one.tool in tools)), None)
 
 
@@ -129,7 +131,7 @@ def _about_the_same(other: Finding, held: Finding | Episode, rank: Mapping[str, 
     return less and bool(other.members) and calls.issuperset(other.members)
 
 
-def _observed(held: Sequence[tuple[Finding, Exemption]]) -> Decision:
+def _observed(held: Sequence[tuple[Finding, ScopedExemption]]) -> Decision:
     """What is said of the held: the highest speaks, those that would have acted say why they do not."""
     spared = [(_spared(one, by), by) for one, by in held]
     finding, by = max(spared, key=lambda pair: (pair[0].rung, pair[0].count))
@@ -141,5 +143,5 @@ def _observed(held: Sequence[tuple[Finding, Exemption]]) -> Decision:
     return replace(made, findings=findings, exempted=labels)
 
 
-def _spared(finding: Finding, by: Exemption) -> Finding:
+def _spared(finding: Finding, by: ScopedExemption) -> Finding:
     return replace(finding, spared=words(by)) if finding.rung >= Rung.NUDGE else finding

@@ -10,10 +10,10 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from guardproxy.core import exemption
-from guardproxy.core.exemption import Exemption
+from guardproxy.core import scoped_exemption
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.model import Ask
+from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.view import View
 from guardproxy.errors import StoreError
 from guardproxy.store.labels import Labels
@@ -21,22 +21,24 @@ from guardproxy.store.labels import Labels
 _log = logging.getLogger(__name__)
 
 
-class Exemptions:
+class ScopedExemptions:
     """One a worker and configuration. `labels` gives the store's; it is asked only when there is something to ask."""
 
     def __init__(self, labels: Callable[[], Labels]) -> None:
         self._labels = labels
-        self._known: dict[str, tuple[int, tuple[Exemption, ...]]] = {}
+        self._known: dict[str, tuple[int, tuple[ScopedExemption, ...]]] = {}
         self._hits: Counter[tuple[str, str]] = Counter()
 
-    async def of(self, ask: Ask, view: View, org: str, printer: Fingerprinter) -> tuple[Exemption, ...]:
+    async def of(self, ask: Ask, view: View, org: str, printer: Fingerprinter) -> tuple[ScopedExemption, ...]:
         """The exemptions that stand for a run. Never raises for the store: then the ones known hold."""
         version, every = self._known.get(org, (0, ()))
         if version != view.exempt and not view.degraded:
             every = await self._read(org, every)
         if not every:
             return ()
-        return exemption.standing(every, view.session, lambda: exemption.agent_of(ask, printer), view.now_ms)
+        return scoped_exemption.standing(
+            every, view.session, lambda: scoped_exemption.agent_of(ask, printer), view.now_ms
+        )
 
     def hit(self, org: str, labels: Iterable[str]) -> None:
         """Count a turn on which these held something back; the store is told by `pay`."""
@@ -51,7 +53,7 @@ class Exemptions:
             except StoreError:
                 self._hits[org, label] += hits
 
-    async def _read(self, org: str, before: tuple[Exemption, ...]) -> tuple[Exemption, ...]:
+    async def _read(self, org: str, before: tuple[ScopedExemption, ...]) -> tuple[ScopedExemption, ...]:
         try:
             version, every = await self._labels().standing(org)
         except StoreError as error:

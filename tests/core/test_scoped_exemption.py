@@ -8,21 +8,23 @@ from typing import Any
 
 import pytest
 
-from guardproxy.core import exemption
+from guardproxy.core import scoped_exemption
 from guardproxy.core.budget import Limit
 from guardproxy.core.episode import pack_episode
-from guardproxy.core.exemption import Exemption, agent_of, moment, standing
 from guardproxy.core.model import Decision, Declared
 from guardproxy.core.policy import Policy, decide
+from guardproxy.core.scoped_exemption import ScopedExemption, agent_of, moment, standing
 from tests.core.talk import PRINTER, ask, called, result, steps, system, user, view_of
 
 END = 1_800_000_000_000
-EXEMPT = Exemption("l1", "repeated_call", "session", "s", END)
+EXEMPT = ScopedExemption("l1", "repeated_call", "session", "s", END)
 DAY = 86_400_000
 PLAIN = Policy()
 
 
-def play(line: str, *exempt: Exemption, lost: bool = False, policy: Policy = PLAIN, **more: Any) -> list[Decision]:
+def play(
+    line: str, *exempt: ScopedExemption, lost: bool = False, policy: Policy = PLAIN, **more: Any
+) -> list[Decision]:
     """A decision after each step, its episode kept for the next."""
     ring, found, marks = steps(line), [], []
     for number in range(1, len(ring) + 1):
@@ -47,7 +49,7 @@ LADDER = {
     6: "cut repeated_call",
 }
 LAPS = "a b a b a b a b a b a b a b a b"
-PLAYED: dict[str, tuple[str, tuple[Exemption, ...], Mapping[int, str]]] = {
+PLAYED: dict[str, tuple[str, tuple[ScopedExemption, ...], Mapping[int, str]]] = {
     "nothing exempted": ("a a a a a a", (), LADDER),
     "its rule": ("a a a a a a a a a a a a a a", (EXEMPT,), {}),
     "another rule": ("a a a a a a", (replace(EXEMPT, rule="cycle"),), LADDER),
@@ -86,7 +88,7 @@ def test_what_is_held(name: str) -> None:
 def test_what_is_held_says_so() -> None:
     found = play("a a a a a a", EXEMPT)
 
-    told = exemption.words(EXEMPT)
+    told = scoped_exemption.words(EXEMPT)
     assert told == "exempted by a person until 2027-01-15 08:00 UTC (label l1)"
     assert [one.action for one in found] == ["pass", "observe", *["observe"] * 4]
     assert [one.exempted for one in found] == [(), (), *[("l1",)] * 4]
@@ -124,9 +126,9 @@ def test_a_firm_loop_that_goes_on_is_held_too() -> None:
 
 BACK = {
     "nothing exempted": ((), {"cut"}),
-    "its rule": ((Exemption("l1", "cycle", "session", "s", END),), {"observe", "pass"}),
-    "with a tool of it": ((Exemption("l1", "cycle", "session", "s", END, "b"),), {"observe", "pass"}),
-    "with a tool beside it": ((Exemption("l1", "cycle", "session", "s", END, "c"),), {"cut"}),
+    "its rule": ((ScopedExemption("l1", "cycle", "session", "s", END),), {"observe", "pass"}),
+    "with a tool of it": ((ScopedExemption("l1", "cycle", "session", "s", END, "b"),), {"observe", "pass"}),
+    "with a tool beside it": ((ScopedExemption("l1", "cycle", "session", "s", END, "c"),), {"cut"}),
 }
 
 
@@ -166,7 +168,7 @@ def test_equal_requests() -> None:
     assert decide(view, Policy()).action == "cut"
     held = decide(view, Policy(), exempt=both[:1])
     assert (held.action, held.rule, held.exempted) == ("observe", "equal_request", ("l1",))
-    assert held.spared == (exemption.words(EXEMPT),)
+    assert held.spared == (scoped_exemption.words(EXEMPT),)
     assert decide(view, Policy(), exempt=both[1:]).action == "cut"  # it is about no tool
     quiet = decide(replace(view, equal=2), Policy(), exempt=both[:1])
     assert (quiet.action, quiet.exempted) == ("observe", ())
@@ -179,8 +181,8 @@ def test_observe_mode_keeps_its_shadow() -> None:
     assert {one.would for one in found} == {""}
 
 
-AGENT = Exemption("l2", "cycle", "agent", "digest", END)
-TOOL = Exemption("l3", "cycle", "tool", "", END, "f")
+AGENT = ScopedExemption("l2", "cycle", "agent", "digest", END)
+TOOL = ScopedExemption("l3", "cycle", "tool", "", END, "f")
 STANDING = {
     "its session": (EXEMPT, "s", "x", END - 1, True),
     "another session": (EXEMPT, "t", "x", END - 1, False),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from guardproxy.core.exemption import Exemption
 from guardproxy.core.fingerprint import Fingerprinter
+from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.view import View
 from guardproxy.errors import StoreError
-from guardproxy.http.exemptions import Exemptions
+from guardproxy.http.scoped_exemptions import ScopedExemptions
 from tests.core.talk import ask, user
 
-ONE = Exemption("l1", "cycle", "session", "s", 1000)
+ONE = ScopedExemption("l1", "cycle", "session", "s", 1000)
 PRINTER = Fingerprinter(b"k")
 ASK = ask(user("go"))
 
@@ -21,7 +21,7 @@ class FakeLabels:
         self.reads = 0
         self.told: list[tuple[str, str, int]] = []
 
-    async def standing(self, org: str) -> tuple[int, tuple[Exemption, ...]]:
+    async def standing(self, org: str) -> tuple[int, tuple[ScopedExemption, ...]]:
         self.reads += 1
         if self.away:
             raise StoreError("gone")
@@ -38,7 +38,7 @@ def view(exempt: int, *, session: str = "s", now_ms: int = 0, degraded: bool = F
 
 
 async def test_a_version_is_read_once() -> None:
-    known = Exemptions(lambda: labels)  # type: ignore[arg-type, return-value]
+    known = ScopedExemptions(lambda: labels)  # type: ignore[arg-type, return-value]
     labels = FakeLabels()
 
     assert [await known.of(ASK, view(7), "o", PRINTER) for _ in range(3)] == [(ONE,)] * 3
@@ -53,7 +53,7 @@ async def test_a_version_is_read_once() -> None:
 
 
 async def test_those_known_hold_while_the_store_is_away() -> None:
-    known = Exemptions(lambda: labels)  # type: ignore[arg-type, return-value]
+    known = ScopedExemptions(lambda: labels)  # type: ignore[arg-type, return-value]
     labels = FakeLabels()
     await known.of(ASK, view(7), "o", PRINTER)
     labels.away = True
@@ -67,7 +67,7 @@ async def test_those_known_hold_while_the_store_is_away() -> None:
 
 
 async def test_hits_are_told_together_and_not_lost() -> None:
-    known = Exemptions(lambda: labels)  # type: ignore[arg-type, return-value]
+    known = ScopedExemptions(lambda: labels)  # type: ignore[arg-type, return-value]
     labels = FakeLabels()
     for _ in range(3):
         known.hit("o", ("l1",))
