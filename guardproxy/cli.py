@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_trace(_command(commands, "trace", _trace, "print what a session did, turn by turn"))
     listing = _command(commands, "list", _list, "list the detectors and their thresholds")
     listing.add_argument("--preset", choices=PRESETS, default="balanced", help="of this preset (policy.preset)")
+    _add_false_alarm(_command(commands, "false-alarm", _false_alarm, "say that a run was stopped wrongly: it goes on"))
+    _add_false_alarms(_command(commands, "false-alarms", _false_alarms, "list what was called a false alarm, by whom"))
     panic = _command(commands, "panic", _panic, "switch every intervention off (or on again) in a running proxy")
     panic.add_argument("state", choices=("on", "off", "show"), help="on: nothing intervenes any more")
     panic.add_argument("--admin", default="http://127.0.0.1:8788", metavar="URL", help="the proxy's admin listener")
@@ -88,12 +91,32 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE.jsonl[.gz]")
     parser.add_argument("--json", action="store_true", help="one JSON object a session")
     parser.add_argument("--compare", type=Path, metavar="OTHER.yaml", help="play the same runs under another, too")
+    parser.add_argument("--labels", type=Path, metavar="LABELS.jsonl", help="apply exported false alarms, too")
     parser.add_argument("--html", type=Path, metavar="PAGE.html", help="write a page with a bar a session")
 
 
 def _add_trace(parser: argparse.ArgumentParser) -> None:
     _add_config(parser)
     parser.add_argument("session", metavar="SESSION", help="its id, as in x-guardproxy-session-id")
+
+
+def _add_false_alarm(parser: argparse.ArgumentParser) -> None:
+    _add_config(parser)
+    parser.add_argument("session", metavar="SESSION", help="its id, as in x-guardproxy-session-id")
+    parser.add_argument("--rule", default="", help="the rule that was wrong; default: the one that acted last")
+    parser.add_argument("--tool", default="", metavar="NAME", help="exempt the rule for calls of this tool alone")
+    parser.add_argument("--scope", default="session", help="where: session (default), agent, or tool (with --tool)")
+    parser.add_argument("--for", dest="span", default="7d", metavar="TIME", help="how long: 90m, 12h, 7d (default), 2w")
+    parser.add_argument("--note", default="", metavar="TEXT", help="why; kept with the label")
+    parser.add_argument("--by", metavar="NAME", help="who says so; default: you")
+
+
+def _add_false_alarms(parser: argparse.ArgumentParser) -> None:
+    _add_config(parser)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--export", type=Path, metavar="FILE.jsonl", help="write them for replay --labels")
+    what.add_argument("--revoke", metavar="LABEL", help="take one back: its exemption ends, it is exported no more")
+    parser.add_argument("--by", metavar="NAME", help="who takes it back; default: you")
 
 
 def overrides(given: argparse.Namespace) -> dict[str, object]:
@@ -146,10 +169,14 @@ def _replay(given: argparse.Namespace) -> int:
 
     loaded, _ = _loader(given)()
     other = None
+    if given.compare and given.labels:
+        raise ConfigError("--compare and --labels: one at a time; --labels goes with --config OTHER.yaml, too")
     if given.compare:
         there, _ = config.load(given.compare, os.environ, overrides(given))
         other = replay.Other(str(given.compare), there.policy_value(), there.rules_value())
     policy, rules = loaded.policy_value(), loaded.rules_value()
+    if given.labels:
+        other = replay.exempted(given.file, given.labels, policy, rules)
     return replay.run(given.file, policy, rules, as_json=given.json, html=given.html, other=other)
 
 
@@ -158,6 +185,32 @@ def _trace(given: argparse.Namespace) -> int:
 
     loaded, _ = _loader(given)()
     trace.show(loaded, given.session)
+    return OK
+
+
+def _false_alarm(given: argparse.Namespace) -> int:
+    from guardproxy.http import false_alarm as alarms  # noqa: PLC0415 - heavy
+
+    loaded, _ = _loader(given)()
+    by = given.by or alarms.me()
+    said = alarms.Said(given.session, by, given.rule, given.tool, given.scope, given.span, given.note)
+    print(alarms.told(alarms.add(loaded, said)))
+    return OK
+
+
+def _false_alarms(given: argparse.Namespace) -> int:
+    from guardproxy.http import false_alarm as alarms  # noqa: PLC0415 - heavy
+
+    loaded, _ = _loader(given)()
+    if given.revoke:
+        label = alarms.revoke(loaded, given.revoke, given.by or alarms.me())
+        print(f"label {label.id} is taken back: {label.rule} acts again in what it exempted")
+        return OK
+    labels = alarms.every(loaded)
+    if given.export:
+        print(f"{alarms.export(labels, given.export)} sessions written to {given.export}")
+    else:
+        alarms.show(labels, round(time.time() * 1000))
     return OK
 
 

@@ -70,7 +70,8 @@ class Upstream(Section):
 class StoreSection(Section):
     """Redis by `url`, else an embedded Valkey in `data_dir`. `on_failure` says what a request does without it.
 
-    `lease_seconds`: how long a hold outlives the worker that took it; renewed while its call runs.
+    `lease_seconds`: how long a hold outlives the worker that took it; renewed while its call runs. `labels_days`: how
+    long a false alarm is remembered.
     """
 
     url: kinds.OptionalRedisUrl = Field(default=None, repr=False)
@@ -78,6 +79,7 @@ class StoreSection(Section):
     on_failure: Literal["open", "closed"] = "open"
     timeout_ms: kinds.StoreMs = 220  # a request may lose 250 in all (DESIGN section 11)
     lease_seconds: kinds.LeaseSeconds = 120.0
+    labels_days: kinds.Days = 180.0
 
 
 class SpanLimits(Section):

@@ -23,16 +23,18 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from guardproxy.api import chat
 from guardproxy.api._messages import neutral
-from guardproxy.core import budget, policy as policies, pricing, rounds, session
+from guardproxy.core import budget, policy as policies, pricing, rounds, scoped_exemption, session
+from guardproxy.core.detectors import RULES
 from guardproxy.core.episode import pack_episode
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.memory import LocalMemory
 from guardproxy.core.model import Ask, Decision, Message
 from guardproxy.core.policy import Policy
+from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.tools import DEFAULT_RULES, Rules
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import BadAsk, ConfigError
-from guardproxy.replaying import tables
+from guardproxy.replaying import labelled, tables
 from guardproxy.replaying.page import Page
 from guardproxy.replaying.told import ENDS, SessionReport, Told
 
@@ -50,11 +52,23 @@ _ORG = "replay"
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """Another configuration to play the same runs under; `name` is what the reports call it."""
+    """Another configuration to play the same runs under; `name` is what the reports call it.
+
+    `labelled`: ids of runs that a person called false alarms.
+    """
 
     name: str
     policy: Policy
     rules: Rules = DEFAULT_RULES
+    exemptions: tuple[ScopedExemption, ...] = ()
+    labelled: frozenset[str] = frozenset()
+
+
+def exempted(file: Path, labels: Path, policy: Policy, rules: Rules = DEFAULT_RULES) -> Other:
+    """The same configuration with the exemptions of a file of labels, as they are in the recording `file`."""
+    found = labelled.read(labels, (*RULES, "equal_request"))
+    every = labelled.resolve(found, lambda: _recorded(file), Fingerprinter(KEY, rules))
+    return Other(f"the labels of {labels}", policy, rules, every, frozenset(run.id for run in found))
 
 
 def play(sessions: Iterable[Mapping[str, Any]], policy: Policy, printer: Fingerprinter) -> Iterator[SessionReport]:
@@ -66,7 +80,14 @@ def play(sessions: Iterable[Mapping[str, Any]], policy: Policy, printer: Fingerp
 class _Player:
     """One session: the conversation as far as it has come, and the memory of what was decided."""
 
-    def __init__(self, recorded: Mapping[str, Any], policy: Policy, printer: Fingerprinter) -> None:
+    def __init__(
+        self,
+        recorded: Mapping[str, Any],
+        policy: Policy,
+        printer: Fingerprinter,
+        exemptions: tuple[ScopedExemption, ...] = (),
+    ) -> None:
+        self._exemptions = exemptions
         self._id = str(recorded["id"])
         self._model = str(recorded.get("model") or "")
         self._messages: list[Mapping[str, Any]] = recorded["messages"]
@@ -110,7 +131,7 @@ class _Player:
         ask = chat.ask_of(self._known, model=self._model, short=self._now_ms > PAUSE_MS)
         self._find_written(ask)
         view = self._memory.begin(self._opening(ask), self._now_ms)
-        made = policies.decide(view, self._policy)
+        made = policies.decide(view, self._policy, exempt=self._exempt(ask, view.now_ms))
         self._open = (ask, view, made)
         self._spared.update({(str(one.because), one.rule) for one in made.spared})
         if made.action != "pass":
@@ -124,6 +145,11 @@ class _Player:
         if newest is not None and newest.written and newest.index != self._read:
             self._acted, self._read = True, newest.index
             self._calls += len(newest.calls)
+
+    def _exempt(self, ask: Ask, now_ms: int) -> tuple[ScopedExemption, ...]:
+        return scoped_exemption.standing(
+            self._exemptions, self._id, lambda: scoped_exemption.agent_of(ask, self._printer), now_ms
+        )
 
     def _opening(self, ask: Ask) -> Opening:
         need = budget.Need(pricing.estimate_input(self._size), self._policy.default_output_hold, 0)
@@ -207,7 +233,7 @@ def run(
     pairs: list[tuple[SessionReport, SessionReport | None]] = []
     for recorded in _recorded(file):
         report = _Player(recorded, policy, printer).report()
-        compared = _Player(recorded, other.policy, second).report() if other else None
+        compared = _Player(recorded, other.policy, second, other.exemptions).report() if other else None
         pairs.append((report, compared))
         if as_json:
             out.write(_line(report, compared))
@@ -218,6 +244,7 @@ def run(
         tables.show(ours, out)
         if other:
             tables.compare(list(zip(ours, theirs, strict=True)), other.name, out)
+            tables.labelled(ours, theirs, other.labelled, out)
     if page and html:
         page.write(html, file.name, ours, theirs, other.name if other else "")
     return 0

@@ -46,6 +46,11 @@ WRONG = {
     "replay against nothing": (("replay", "x", "--compare", "/nowhere.yaml"), "cannot read /nowhere.yaml"),
     "page in no folder": (("replay", "x", "--html", "/nowhere/a.html"), "cannot write /nowhere/a.html: its folder"),
     "no such preset": (("list", "--preset", "mild"), "invalid choice: 'mild'"),
+    "replay of no labels": (("replay", "x", "--labels", "/nowhere.jsonl"), "cannot read /nowhere.jsonl"),
+    "labels and another": (("replay", "x", "--labels", "l", "--compare", "c"), "--compare and --labels: one at a time"),
+    "a false alarm of nothing": (("false-alarm",), "required: SESSION"),
+    "a time that looks like an option": (("false-alarm", "s", "--for", "-3d"), "--for: expected one argument"),
+    "export and revoke": (("false-alarms", "--export", "f", "--revoke", "l"), "not allowed with argument"),
     "panic elsewhere": (("panic", "on", "--admin", "ftp://x"), "must be a URL such as"),
 }
 

@@ -295,4 +295,5 @@ class Decision:
     refused: Line | None = None  # the budget that denied
     spared: tuple[Spared, ...] = ()
     over: bool = False  # the final text was given often enough: HTTP 400 from now on
+    exempted: tuple[str, ...] = ()  # labels of the exemptions that held something back
     errors: tuple[str, ...] = ()  # rules whose detector raised; the turn goes on without them

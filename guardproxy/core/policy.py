@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from guardproxy.core import budget, episode as episodes_of, session, sparing
+from guardproxy.core import budget, episode as episodes_of, scoped_exemption, session, sparing
 from guardproxy.core.budget import Limit
 from guardproxy.core.detectors import RULES, SPECIFICITY, default_settings
 from guardproxy.core.model import NO_FP, Decision, Episode, Finding, Rung, Trail, Triple
+from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.view import View
 
 ACTIONS = {
@@ -65,10 +66,11 @@ class Policy:
         )
 
 
-def decide(view: View, policy: Policy, *, lost: bool = False) -> Decision:
+def decide(view: View, policy: Policy, *, lost: bool = False, exempt: Sequence[ScopedExemption] = ()) -> Decision:
     """The decision on a turn, from what the store answered.
 
     `lost`: advice was given, but its place is no longer in the conversation (compaction): live advice is given again.
+    `exempt`: the exemptions that stand for this run.
     """
     if view.panic:
         return Decision("pass", reason="every intervention is switched off (panic)")
@@ -84,13 +86,20 @@ def decide(view: View, policy: Policy, *, lost: bool = False) -> Decision:
     spared, further = sparing.held_back(view, trail, found, policy.detectors)
     errors += further
     judged = [_budget(trail, view, policy), _overspent(view, policy), _forgetful(view, policy)]
+    held = None
+    if exempt:
+        found, held = scoped_exemption.part(found, trail, exempt, SPECIFICITY, past)
+        judged = [*judged[:2], scoped_exemption.release(judged[2], exempt), held]
     if found:
         judged += [_loop(trail, past, policy, found, mode, lost=lost) for mode in ("enforce", "observe")]
     if not any(judged):  # most turns
         return Decision("pass", findings=found, spared=spared, errors=errors)
     acted = [_acted(decision, policy, trail, past) for decision in judged if decision is not None]
     worst = max(acted, key=lambda one: (one.rung >= Rung.NUDGE and one.mode == "enforce", one.rung))
-    return replace(worst, findings=found, spared=spared, errors=errors)
+    if held:
+        found, worst = (*found, *held.findings), replace(worst, exempted=held.exempted or worst.exempted)
+        spared += tuple(one for one in held.spared if one not in worst.spared)
+    return replace(worst, findings=found, spared=spared + worst.spared, errors=errors)
 
 
 def _closed(view: View, policy: Policy) -> Decision:

@@ -128,6 +128,7 @@ class View:
     counted: bool = True  # False: no turn (a request without tools on a session that has them)
     main: bool = True  # the session's main thread, whose end is the session's
     panic: bool = False  # every intervention is switched off
+    exempt: int = 0  # version of the exemptions that stand in the org; 0 = there is none
     degraded: bool = False  # answered by local memory: the store was not reachable
     traceparent: str = ""  # as it came with the session's first request: the trace that its spans join
 

@@ -15,6 +15,8 @@ from typing import Protocol
 from guardproxy.core.memory import LocalMemory
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import StoreError
+from guardproxy.http.scoped_exemptions import ScopedExemptions
+from guardproxy.store.labels import Labels
 
 OWED = 10_000
 """Turns remembered for the store while it is away; the oldest fall out first."""
@@ -23,6 +25,8 @@ OWED = 10_000
 class TurnStore(Protocol):
     """What is needed of the store here: `guardproxy.store.redis.Store` has it."""
 
+    @property
+    def labels(self) -> Labels: ...
     async def begin(self, opening: Opening) -> View: ...
     async def settle(self, closing: Closing) -> None: ...
     async def renew(self, org: str, token: str, lease_ms: int) -> None: ...
@@ -33,6 +37,7 @@ class Books:
 
     def __init__(self, store: TurnStore, *, closed: bool, now_ms: Callable[[], int]) -> None:
         self._store = store
+        self.exemptions = ScopedExemptions(lambda: store.labels)
         self._closed = closed
         self._now_ms = now_ms
         self._local = LocalMemory(degraded=True)
@@ -87,6 +92,7 @@ class Books:
     async def pay(self) -> int:
         """Tell the store what it missed; called when it is back. Answers how many turns were told."""
         told = 0
+        await self.exemptions.pay()
         while self._owed:
             opening, closing = self._owed[0]
             try:

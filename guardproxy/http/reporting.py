@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from guardproxy.core import pricing, session
+from guardproxy.core import pricing, scoped_exemption, session
 from guardproxy.core.model import AppendText, Kind, Rung, Step, Usage
 from guardproxy.core.view import View
 from guardproxy.telemetry.report import Attempt, TurnReport
@@ -56,6 +56,7 @@ def report_of(turn: Turn, view: View) -> TurnReport:
         steps=_steps(facts) if facts else (),
         facts=facts,
         outcome=_outcome(turn, view),
+        prompt=scoped_exemption.agent_of(ask, proxy.printer) if turn.decision.rule else "",
         overhead_request_ns=begun_ns - turn.started_ns if begun_ns > turn.started_ns else 0,
         begin_ns=done.begin_ns,
     )

@@ -27,6 +27,7 @@ from guardproxy.core.model import (
     SpliceUsage,
     Usage,
 )
+from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import BadAsk, GuardError, StoreError
 from guardproxy.http import closing, intake, relay, reporting
@@ -91,7 +92,12 @@ class Turn:
         self.outcome.begin_ns = time.perf_counter_ns() - begun
         put_back = self.put_back = proxy.ledger.put_back(self.message, self.view.ledger) if self.view.ledger else ()
         lost = bool(self.view.ledger) and not put_back
-        self.decision = policies.decide(self.view, proxy.policy, lost=lost)
+        exempt: tuple[ScopedExemption, ...] = ()
+        if self.view.exempt or self.view.degraded:
+            exempt = await proxy.books.exemptions.of(self.ask, self.view, self.opening.org, proxy.printer)
+        self.decision = policies.decide(self.view, proxy.policy, lost=lost, exempt=exempt)
+        if self.decision.exempted:
+            proxy.books.exemptions.hit(self.opening.org, self.decision.exempted)
         self.edits = self._edits(put_back)
 
     def _opening(self) -> Opening:

@@ -50,6 +50,17 @@ def compare(pairs: Sequence[tuple[SessionReport, SessionReport]], name: str, out
     console.print(_compared(pairs, found, name), highlight=False, soft_wrap=True, markup=False)
 
 
+def labelled(ours: Sequence[SessionReport], theirs: Sequence[SessionReport], ids: frozenset[str], out: TextIO) -> None:
+    """Print how many of the runs that a person called false alarms are alarms, without and with the exemptions."""
+    if not ids:
+        return
+    before = [one.alarm is not None for one in ours if one.id in ids]
+    after = [one.alarm is not None for one in theirs if one.id in ids]
+    there = f"{len(before)} of {len(ids)} labelled false alarms are in this file"
+    told = f"{there}; spoken to {sum(before)}, with the exemptions {sum(after)}"
+    _console(out).print(told, highlight=False, soft_wrap=True, markup=False)
+
+
 def _console(out: TextIO) -> Console:
     console = Console(file=out, markup=False)  # a session may be called "[red]"
     if not console.is_terminal:

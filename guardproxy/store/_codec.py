@@ -80,7 +80,8 @@ def view(reply: object, value: Opening) -> View:
         message = "the store gave an answer to begin that cannot be read"
         raise StoreError(message)
     sid, thread, turn, now, retry, admitted, closed_by, answers, rearmed, equal, steps, span, span_at = reply[:13]
-    born, new_session, counted, panic, traceparent, main, spent, short, counts, ring, episodes, ledger = reply[13:]
+    born, new_session, counted, panic, traceparent, main, exempt, spent, short, counts = reply[13:23]
+    ring, episodes, ledger = reply[23:]
     lines = value.lines
     return View(
         session=sid.decode(),
@@ -109,10 +110,11 @@ def view(reply: object, value: Opening) -> View:
         panic=panic == 1,
         traceparent=traceparent.decode(),
         main=main == 1,
+        exempt=exempt,
     )
 
 
-_ANSWER = 25
+_ANSWER = 26
 """Fields of the answer of `begin.lua`."""
 
 

@@ -30,7 +30,8 @@ end
 local unknown = not t
 t = t or { steps = 0, rearmed = 0, answers = 0, equal = 0, open = 0, live = 0, era = 0, renewed = 0, count = 0,
   state = '', answer = '', delivered = '', taken = true, names = {}, head = session == '' and head or '' }
-local panic = call('EXISTS', P .. 'panic')
+local switches = call('MGET', P .. 'panic', P .. 'exempt') -- see label.lua for the second
+local panic, exempt = switches[1] and 1 or 0, tonumber(switches[2] or 0)
 local seen = user ~= '' and not new_session and call('SISMEMBER', P .. 'v:' .. sid, user) == 1
 local H = P .. 'h:' .. t.head -- of derived runs alone: only they are found, and started again, by their head
 
@@ -63,7 +64,7 @@ if (s.closed or t.closed) and not rearm and panic == 0 then -- in a panic nothin
   ended()
   return keep({ sid, name, t.turn or s.turn, now, 0, 1, closed.closed, closed.answers, t.rearmed, t.equal, t.steps,
     s.span, s.span_at, s.born, 0, 1, panic, s.traceparent,
-    s.main == name and 1 or 0, {}, {}, {} })
+    s.main == name and 1 or 0, exempt, {}, {}, {} })
 end
 
 ------------------------------------------------------------------------------------------ what is new about it
@@ -155,7 +156,7 @@ local counts = {}
 local function answer_now(admitted)
   return { sid, aside and 'aside' or name, turn, now, retry and 1 or 0, admitted, '', 0, t.rearmed, equal,
     aside and 0 or t.steps, s.span, s.span_at, s.born, new_session and 1 or 0, aside and 0 or 1, panic,
-    s.traceparent, s.main == name and 1 or 0, spent, short, counts }
+    s.traceparent, s.main == name and 1 or 0, exempt, spent, short, counts }
 end
 if #short > 0 then
   ended()

@@ -16,6 +16,7 @@ from guardproxy.errors import ConfigError, StoreError
 from guardproxy.store import _codec
 from guardproxy.store._client import Client, OnChange
 from guardproxy.store._wire import address
+from guardproxy.store.labels import Labels
 
 ORGS = "gp:orgs"
 """Set of the orgs seen, for the sweeper. No TTL."""
@@ -38,6 +39,7 @@ SCRIPTS = {
     "sweep": ("sweep.lua",),
     "renew": ("renew.lua",),
     "idle": ("idle.lua",),
+    "label": ("label.lua",),
 }
 """Scripts by name, and the files each is made of."""
 
@@ -74,6 +76,7 @@ class Store:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self.labels = Labels(client)
         self._orgs: set[str] = set()
         self._orgs_of = 0
         self._known: dict[str, None] = {}

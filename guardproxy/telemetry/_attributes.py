@@ -48,6 +48,8 @@ def of_turn(report: TurnReport, base: Attributes) -> Attributes:
         found[s.MODE] = report.intervention[1] or decision.mode
     if decision.spared:
         found[s.SPARED] = tuple([str(one) for one in decision.spared])
+    if decision.exempted:  # ids of labels: why nothing was done
+        found[s.EXEMPTED] = decision.exempted
     if report.outcome:
         found[s.OUTCOME] = report.outcome
     if view.retry:

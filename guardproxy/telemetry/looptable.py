@@ -112,7 +112,8 @@ def _done(record: TurnRecord) -> str:
     if action in ("pass", ""):
         return "" if record["status"] < 400 else f"HTTP {record['status']}"
     count = f" x{record['count']}" if record["count"] else ""
-    return f"{action} {record['rule']}{count}" if record["rule"] else action
+    why = " (exempted)" if record.get("exempted") else ""
+    return f"{action} {record['rule']}{count}{why}" if record["rule"] else action
 
 
 def _answer(

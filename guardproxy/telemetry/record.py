@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import orjson
 
@@ -37,6 +37,7 @@ class TurnRecord(TypedDict):
     """One turn. Milliseconds, tokens, micro-dollars; `would` is what enforce mode would have done.
 
     `spared`: the exemptions that held rules back, as `exemption (rule xN)`.
+    `prompt`: the agent's digest, where a rule spoke. `exempted`: labels that held something back, with commas between.
     """
 
     turn: int
@@ -55,6 +56,8 @@ class TurnRecord(TypedDict):
     status: int
     outcome: str
     spared: list[str]
+    prompt: NotRequired[str]
+    exempted: NotRequired[str]
 
 
 def record_of(report: TurnReport) -> bytes:
@@ -78,9 +81,11 @@ def record_of(report: TurnReport) -> bytes:
     if steps:
         compact["r"] = [_result(step) for step in steps if step.kind is Kind.CALL]
     if decision.rule or decision.would:
-        compact |= {"w": decision.would, "ru": decision.rule, "k": decision.count}
+        compact |= {"w": decision.would, "ru": decision.rule, "k": decision.count, "p": report.prompt}
     if decision.spared:
         compact["sp"] = [str(one) for one in decision.spared]
+    if decision.exempted:
+        compact["x"] = ",".join(decision.exempted)
     if report.outcome:
         compact["out"] = report.outcome
     try:
@@ -96,7 +101,7 @@ def read_record(data: bytes) -> TurnRecord:
         if short["v"] != _FORMAT:
             raise ValueError(f"turn record format {short['v']!r} is not {_FORMAT}")
         number = {key: int(short.get(key, 0)) for key in ("n", "at", "ms", "i", "o", "usd", "k", "s")}
-        text = {key: str(short.get(key, "")) for key in ("th", "a", "w", "ru", "out")}
+        text = {key: str(short.get(key, "")) for key in ("th", "a", "w", "ru", "out", "p", "x")}
         return TurnRecord(
             turn=number["n"],
             at_ms=number["at"],
@@ -117,6 +122,8 @@ def read_record(data: bytes) -> TurnRecord:
             status=number["s"],
             outcome=text["out"],
             spared=[str(one) for one in short.get("sp", ())],
+            prompt=text["p"],
+            exempted=text["x"],
         )
     except (KeyError, TypeError, AttributeError) as wrong:
         raise ValueError(f"not a turn record: {wrong!r}") from wrong

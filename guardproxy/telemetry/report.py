@@ -41,7 +41,8 @@ class TurnReport:
 
     `route` is the template, `status` what the client got, `traceparent` as it came in, `steps` those that the request
     brought and no earlier one did, `facts` the same, packed, where they are at hand (the log has them), `outcome` empty
-    unless this turn closes the run, `edits` names of edits carried out.
+    unless this turn closes the run, `edits` names of edits carried out, `prompt` the digest by which runs of this agent
+    are known, only where a rule spoke.
     A report without `session` is a pass-through request: it is counted and no more.
     """
 
@@ -77,6 +78,7 @@ class TurnReport:
     steps: tuple[Step, ...] = ()
     facts: tuple[bytes, ...] = ()
     outcome: str = ""
+    prompt: str = ""
     overhead_request_ns: int = 0
     overhead_response_ns: int = 0
     begin_ns: int = 0

@@ -207,7 +207,8 @@ def test_a_lower_rung_says_what_held_it(moves: list[Move], action: str, spared: 
 
 
 def test_every_exemption_has_its_run() -> None:
-    assert {one for _, expected in SCENES.values() for one, _, _ in expected} == set(Exemption)
+    by_detectors = set(Exemption) - {Exemption.FALSE_ALARM}  # a person's: `test_scoped_exemption`
+    assert {one for _, expected in SCENES.values() for one, _, _ in expected} == by_detectors
 
 
 @pytest.mark.parametrize(

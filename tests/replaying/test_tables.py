@@ -34,6 +34,14 @@ def test_nothing_found_is_one_line() -> None:
     assert out.getvalue() == "1 sessions, 9 calls; spoken to 0; ended 0, 0 calls saved at most\n"
 
 
+def test_labelled_false_alarms() -> None:
+    out = io.StringIO()
+    tables.labelled([CALM, LOOP], [CALM, CALM], frozenset({"[red]loop", "calm", "not recorded"}), out)
+    assert out.getvalue() == ("2 of 3 labelled false alarms are in this file; spoken to 1, with the exemptions 0\n")
+    tables.labelled([LOOP], [LOOP], frozenset(), out)
+    assert out.getvalue().count("\n") == 1
+
+
 def test_comparison() -> None:
     out = io.StringIO()
     tables.compare([(CALM, NEW), (LOOP, LATER), (CALM, CALM)], "other.yaml", out)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -29,6 +31,8 @@ def test_round_trip():
         "status": 200,
         "outcome": "",
         "spared": [],
+        "prompt": "",
+        "exempted": "",
     }
 
 
@@ -36,6 +40,15 @@ def test_exemptions_are_kept_in_their_words():
     spared = (Spared(Exemption.IMAGES, "repeated_call", 4, (1, 2)), Spared(Exemption.OTHER_WORK, "cycle", 3, ()))
     found = read_record(record_of(turn(2, decision=Decision("pass", spared=spared))))
     assert found["spared"] == ["images (repeated_call x4)", "other_work (cycle x3)"]
+
+
+def test_what_a_false_alarm_needs():
+    """Whose agent it is, where a rule spoke; what was held back because of which labels."""
+    report = nudged()
+    report.prompt, report.decision = "ab12", replace(report.decision, action="observe", exempted=("l1", "l2"))
+    found = read_record(record_of(report))
+
+    assert (found["prompt"], found["exempted"], found["action"]) == ("ab12", "l1,l2", "observe")
 
 
 @pytest.mark.parametrize(

@@ -274,6 +274,14 @@ async def test_observed_interventions_are_spans_too():
     assert attributes(named(spans, "POST /v1/chat/completions")[0])["guardproxy.action"] == "observe"
 
 
+async def test_a_turn_names_the_labels_that_held_something_back():
+    decision = Decision("observe", rule="cycle", count=5, exempted=("1a2b3c4d",))
+    first, second = named(await sent([turn(3, decision=decision), nudged()]), "POST /v1/chat/completions")
+
+    assert attributes(first)["guardproxy.exempted"] == ["1a2b3c4d"]
+    assert "guardproxy.exempted" not in attributes(second)
+
+
 async def test_a_denied_turn_names_the_budget():
     line = Line("session", "cost_microusd", 10, limit=100)
     decision = Decision("deny", rule="budget", refused=line)

@@ -1,0 +1,44 @@
+"""The store for a command: that of the URL, else the embedded one, which a command may start and stop by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from typing import TypeVar
+
+from guardproxy.config import Config
+from guardproxy.errors import GuardError
+from guardproxy.store import embedded
+from guardproxy.store.redis import Store
+
+T = TypeVar("T")
+
+PATIENCE_MS = 5000
+"""A person waits longer than a request may."""
+
+
+def ask(config: Config, work: Callable[[Store], Awaitable[T]]) -> T:
+    """Do `work` with the store, a running proxy's too. Raises StoreError when it does not answer."""
+    with ExitStack() as stack:
+        path = None
+        if not config.store.url:
+            running = embedded.start(config.data_dir)
+            stack.callback(running.stop)
+            path = running.socket_path
+        return asyncio.run(_ask(config, path, work))
+
+
+async def _ask(config: Config, path: str | None, work: Callable[[Store], Awaitable[T]]) -> T:
+    store = await Store.connect(config.store.url, socket_path=path, timeout_ms=PATIENCE_MS)
+    try:
+        return await work(store)
+    finally:
+        await store.close()
+
+
+async def unknown(store: Store, org: str, session: str) -> GuardError:
+    """What to say of a session that is not there, naming some that are."""
+    known = [one.session for one in await store.list_sessions(org, 5)]
+    newest = f"; the newest are {', '.join(known)}" if known else "; it has none at all"
+    return GuardError(f"the store has no session {session!r}{newest}", status=404, code="not_found")

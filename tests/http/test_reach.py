@@ -1,0 +1,49 @@
+"""A command finds the store: by URL, or the embedded one of a data directory, whether or not a proxy runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from guardproxy.config import build
+from guardproxy.errors import GuardError, StoreError
+from guardproxy.http import reach
+from guardproxy.store.embedded import Embedded
+from guardproxy.store.redis import Store
+from tests.store.kit import ORG, Agent
+
+
+async def _write(store: Store) -> None:
+    await Agent(store, session="s").turn()
+
+
+async def _names(store: Store) -> list[str]:
+    return [one.session for one in await store.list_sessions(ORG)]
+
+
+def test_embedded_and_nobody_serves(tmp_path: Path) -> None:
+    """Started, stopped, and what was written is there the next time."""
+    config = build({"store": {"data_dir": str(tmp_path / "data")}})
+    reach.ask(config, _write)
+
+    assert reach.ask(config, _names) == ["s"]
+
+
+def test_by_url(server: Embedded) -> None:
+    config = build({"store": {"url": f"unix://{server.socket_path}"}})
+
+    assert reach.ask(config, Store.ping) is None
+
+
+def test_a_store_that_is_away() -> None:
+    with pytest.raises(StoreError, match=r"the store redis://127.0.0.1:9/0 cannot be reached"):
+        reach.ask(build({"store": {"url": "redis://127.0.0.1:9"}}), Store.ping)
+
+
+async def test_an_unknown_session_is_named_with_some_that_there_are(store: Store) -> None:
+    said = await reach.unknown(store, ORG, "x")
+    assert isinstance(said, GuardError)
+    assert said.message == "the store has no session 'x'; it has none at all"
+    await _write(store)
+    assert (await reach.unknown(store, ORG, "x")).message.endswith("; the newest are s")
