@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 
+from guardproxy.api._messages import neutral
 from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter
-from guardproxy.core.model import Call, Kind, Message
+from guardproxy.core.model import Call, Kind
 from tests.live import Json
 from tests.scenes import Move, Scene, Turn
 
@@ -15,8 +16,15 @@ FORBID = re.compile(rb'"tool_choice":"none", ?')
 PART = rb', ?\{"type": ?"text", ?"text": ?"%b"\}'
 REMAINING = "x-guardproxy-budget-remaining"
 HIDDEN = re.compile(r"<system|NEVER mention|do not tell|ignore previous|不要告诉", re.IGNORECASE)
+TO_THE_END = re.compile(
+    r"\b(?:call|use|invoke)\W+(?:done|finish|submit|complete|terminate|end)\b|调用\W*(?:done|finish)", re.IGNORECASE
+)
+"""What no text may ask for: a call that ends the run (case B32)."""
 HAN = re.compile(r"[\u4e00-\u9fff]")
-UPSTREAM = ("", "nudge", "firm", "finalize")
+SPOKEN = ("nudge", "firm", "finalize")
+"""Verdicts that add something to the request."""
+
+UPSTREAM = ("", "observe", *SPOKEN)
 """Verdicts with which a request goes on to the provider."""
 
 
@@ -61,6 +69,9 @@ def check_run(turns: list[Turn]) -> None:
     for number, pattern in scene.says.items():
         said = "\n".join(new_advice(turns[number])) or text_of(turns[number])
         assert re.search(pattern, said), f"{number}: {pattern!r} is not said in {said!r}"
+    for number, pattern in scene.spared.items():
+        spared = turns[number].report.decision.spared
+        assert any(re.search(pattern, why) for why in spared), f"{number}: {pattern!r} is not in {spared}"
 
 
 def check_numbers(turns: list[Turn]) -> None:
@@ -145,7 +156,7 @@ def request(turn: Turn) -> None:
         assert body == turn.before.got.body, "another attempt, another body"
         return
     fresh = new_advice(turn)
-    assert bool(fresh) == bool(turn.expected), f"advice: {fresh}"
+    assert bool(fresh) == (turn.expected in SPOKEN), f"advice: {fresh}"
     for text in fresh:
         lint(text, turn.scene)
         assert max(added) == place(turn.messages), "advice in the wrong place"
@@ -203,6 +214,7 @@ def lint(text: str, scene: Scene) -> None:
     """A text of ours says where it comes from, hides nothing, and is in the conversation's language."""
     assert text.count(GUARD_MARK) == 1, text
     assert not HIDDEN.search(text)
+    assert not TO_THE_END.search(text)
     assert bool(HAN.search(text)) == (scene.language == "zh"), text
 
 
@@ -312,8 +324,7 @@ def expected_steps(move: Move, printer: Fingerprinter) -> list[tuple[str, bytes,
     found = []
     for (tool, arguments, _), result in zip(move.calls, move.results, strict=True):
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        plain = "\n".join(part["text"] for part in result) if isinstance(result, list) else result
-        message = None if plain is None else Message("tool", plain)
+        message = None if result is None else neutral({"role": "tool", "content": result})
         step = printer.step(Call(tool, text), message, first=not found, at_ms=0)
         assert step.kind is Kind.CALL
         found.append((step.tool, step.call, step.result))

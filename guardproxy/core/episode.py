@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from guardproxy.core.model import Episode, Finding, Rung, Step, Trail, Triple
+from guardproxy.core.model import Episode, Finding, Flag, Rung, Step, Trail, Triple
 
 GAP = 6
 """An episode ends after this many steps without its calls (`loop-detectors.md` section 5, from openclaw#71671)."""
@@ -19,6 +19,8 @@ MEMBERS = 8
 
 APART = 3
 """Steps between nudges of different episodes; escalation inside one is not delayed."""
+
+_ROUND_START = int(Flag.ROUND_START)
 
 
 def pack_episode(episode: Episode) -> bytes:
@@ -91,10 +93,21 @@ def continued(episode: Episode, trail: Trail) -> Finding | None:
     ordinals = (episode.at_step, *further)
     if any(later - earlier > GAP for earlier, later in pairwise(ordinals)):
         return None
-    count = episode.count + len(further) // max(1, episode.unit)
-    reason = f"goes on after it was told to stop: {len(further)} more of the same calls"
+    more = _occurrences(further, trail)
+    count = episode.count + more // max(1, episode.unit)
+    reason = f"goes on after it was told to stop: {more} more of the same calls"
     subject, members = episode.subject, episode.members
     return Finding(episode.rule, count, episode.triple, subject, members, reason, ordinals, episode.unit)
+
+
+def _occurrences(ordinals: Sequence[int], trail: Trail) -> int:
+    """How many of the steps count: equal calls in one round are one occurrence (case B02)."""
+    wanted, seen, number = set(ordinals), set(), 0
+    for ordinal, step in enumerate(trail.steps, trail.first):
+        number += int.__and__(step.flags, _ROUND_START) > 0
+        if ordinal in wanted:
+            seen.add((number, step.near))
+    return len(seen)
 
 
 def _answers_differently(trail: Trail) -> bool:
