@@ -171,7 +171,7 @@ def _between(t: Thresholds) -> list[Scene]:
         Scene(
             "B09 A-B-A-B",
             same(cycle.cut + 2, act("lookup", {"q": "a"}, "none"), act("search", {"q": "b"}, "none")),
-            cycle.ladder(laps),
+            cycle.ladder(laps, held=True),
             "cycle",
             {laps(cycle.nudge): f"same 2 calls.*{cycle.nudge} times"},
         ),
@@ -186,7 +186,7 @@ def _between(t: Thresholds) -> list[Scene]:
         Scene(
             "B10 the other half goes on",
             [*same(cycle.firm, *lap), *same(further, lap[0])],
-            {**cycle.ladder(laps, upto=laps(cycle.firm)), laps(cycle.firm) + further: "cut"},
+            cycle.ladder(laps, upto=laps(cycle.cut), held=True),
             "cycle",
         ),
     ]

@@ -172,23 +172,26 @@ class Heard(Telemetry):
 class Player:
     """Plays one scene; `turns` holds what happened."""
 
-    def __init__(self, live: Live, heard: Heard, scene: Scene, *, stream: bool) -> None:
+    def __init__(self, live: Live, heard: Heard, scene: Scene, *, stream: bool, tag: str = "") -> None:
         self.live, self.heard, self.scene, self.stream = live, heard, scene, stream
         self.turns: list[Turn] = []
-        tag = unique("run")
-        self._fresh = ids(tag[-8:])
+        tag = tag or unique("run")  # two runs may have the same system message
+        self._fresh = ids(unique("")[-8:])
         self._opening = [system(f"You are an agent. Run {tag}."), *scene.opening]
         self._history = list(self._opening)
         self._headers = {**scene.headers, **({"x-guardproxy-session-id": tag} if scene.session else {})}
 
     async def play(self) -> list[Turn]:
         """Act out all moves, and one request after the last."""
-        last = None
-        for number, move in enumerate((*self.scene.moves, say("Done."))):
-            await self._turn(number, move, last)
-            last = move
-            self.live.offset_ms += move.pause_ms or self.scene.pause_ms
+        for move in (*self.scene.moves, say("Done.")):
+            await self.step(move)
         return self.turns
+
+    async def step(self, move: Move) -> Turn:
+        """One request and its answer; the client's pause after it."""
+        await self._turn(len(self.turns), move, self.turns[-1].move if self.turns else None)
+        self.live.offset_ms += move.pause_ms or self.scene.pause_ms
+        return self.turns[-1]
 
     async def _turn(self, number: int, move: Move, last: Move | None) -> None:
         calls = tuple((tool, _text(arguments), self._fresh() if i is None else i) for tool, arguments, i in move.calls)

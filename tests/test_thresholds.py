@@ -25,6 +25,11 @@ def test_ladder(name: str) -> None:
     assert marks.ladder(at) == expected
 
 
+def test_a_finalize_is_said_until_the_cut() -> None:
+    found = Marks(4, 6, 8).ladder(laps_of(2), held=True)
+    assert [turn for turn, verdict in found.items() if verdict == "finalize"] == [14, 15]
+
+
 def test_ladder_ends_where_the_scene_does() -> None:
     assert Marks(3, 4, 6).ladder(upto=5) == {3: "nudge", 4: "firm", 5: "finalize"}
 

@@ -50,16 +50,19 @@ class Marks:
         """The highest count that the ladder knows."""
         return self.cut or self.firm or self.nudge
 
-    def ladder(self, at: At = each, *, upto: int = 0) -> dict[int, str]:
+    def ladder(self, at: At = each, *, upto: int = 0, held: bool = False) -> dict[int, str]:
         """The verdict on each request at which a rung is first reached; `upto`: so many moves are played.
 
-        After the cut come the other final texts, then the error, which stays (`Turn.expected`).
+        `held`: the count stays where it is in between, and a finalize is said again with every request until the cut.
+        After the cut come the other final texts, then the error, which stays (`Scene.expected`).
         """
         triple, found, reached = Triple(self.nudge, self.firm, self.cut), {}, Rung.OBSERVE
         for count in range(1, self.last + 1):
             if triple.rung(count) > reached:
                 reached = triple.rung(count)
                 found[at(count)] = reached.name.lower()
+            if held and reached is Rung.FINALIZE:
+                found |= dict.fromkeys(range(at(count), at(count + 1)), "finalize")
         if self.cut:
             cut = at(self.cut)
             found |= {cut + more: "cut" for more in range(1, FINALS)} | {cut + FINALS: "over"}

@@ -69,6 +69,32 @@ async def test_scene(scene: Scene, stream: bool, store: Store, heard: Heard) -> 
     await played(scene, store, heard, stream=stream)
 
 
+MOVED = (
+    "B01",
+    "B03",
+    "B05",
+    "B09 A",
+    "B10",
+    "B13 seven",
+    "B15 inv",
+    "B18 re-prompted",
+    "B20",
+    "B26",
+    "B33",
+    "B56 over",
+)
+"""Scenes of as many ladders as there are, which are played under the other presets, too."""
+
+
+@pytest.mark.parametrize("preset", ["strict", "patient"])
+async def test_a_moved_threshold_moves_the_case(preset: str, store: Store, heard: Heard) -> None:
+    """The numbers are the preset's: under another one the same scenes hold with its numbers."""
+    moved = [scene for scene in table(preset) if scene.case.startswith(MOVED)]
+    assert len(moved) > len(MOVED)
+    for scene in moved:
+        await played(replace(scene, policy={"preset": preset}), store, heard, stream=False)
+
+
 def test_every_case_is_a_scene() -> None:
     """Each case of those sections has a scene, and none has a number that the log does not know."""
     found = {match.group() for scene in SCENES if (match := re.match(r"B\d\d", scene.case))}
