@@ -31,6 +31,7 @@ LONG = 40  # characters from which the text that answers a reply is a program's:
 TOOL_NAME = 128
 """Bytes of a tool's name that a fact keeps."""
 
+
 def strip_own(text: str) -> str:
     """The text without advice of ours that a client may have kept: paragraphs that begin with our mark."""
     if "[" not in text or GUARD_MARK not in text:  # the first is ten times as fast

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
 
-from guardproxy import api
+from guardproxy import _sections, api
+from guardproxy.api.chat import OFF, Options
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.policy import Policy
 from guardproxy.errors import BadAsk, GuardError, Overloaded
@@ -70,6 +71,7 @@ class Proxy:
         prices: Prices,
         ledger_key: bytes,
         limits: Bounds = Bounds(),
+        options: Options = OFF,
         provider: str = "openai",
         lease_ms: int = 120_000,
         fail_closed: bool = False,
@@ -82,6 +84,7 @@ class Proxy:
         self.prices = prices
         self.ledger = Ledger(ledger_key, printer)
         self.limits = limits
+        self.options = options if options.used else OFF
         self.provider = provider
         self.lease_ms = lease_ms
         self.clock_offset = clock_offset or _no_offset
@@ -285,6 +288,7 @@ def assemble(
             max_expanded=config.overload.max_expanded_mb << 20,
             max_in_flight=config.overload.max_in_flight,
         ),
+        options=_sections.value(config.chat, Options) if config.policy.mode == "enforce" else OFF,
         lease_ms=round(config.store.lease_seconds * 1000),
         fail_closed=config.store.on_failure == "closed",
         clock_offset=clock_offset or _no_offset,
