@@ -43,9 +43,10 @@ class Repeats:
 
     def feed(self, piece: str) -> bool:
         """Take a piece; whether it is enough now."""
+        known = max(0, len(self._rest) - 1)
         self._rest += piece
         begin = 0
-        for end in _END.finditer(self._rest):
+        for end in _END.finditer(self._rest, known):
             self._sentence(self._rest[begin : end.end()])
             begin = end.end()
         self._rest = self._rest[begin:]

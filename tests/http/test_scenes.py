@@ -103,16 +103,31 @@ def test_every_case_is_a_scene() -> None:
     assert len({scene.case for scene in SCENES}) == len(SCENES)
 
 
+def logged() -> dict[str, tuple[int, str]]:
+    """Each case of the log: its section and its text."""
+    found = {}
+    for part in re.split(r"(?m)^## (?=\d+\.)", LOG.read_text("utf-8"))[1:]:
+        for text in re.split(r"(?m)^(?=\*\*B\d\d\*\*)", part)[1:]:
+            found[text[2:5]] = (int(part.partition(".")[0]), text[7:])
+    return found
+
+
 @pytest.mark.skipif(not LOG.exists(), reason="the field log is not beside this repository")
 def test_the_list_of_cases_is_the_logs() -> None:
-    text = LOG.read_text("utf-8")
-    parts = re.split(r"(?m)^## (?=\d+\.)", text)
-    named = {
-        case
-        for part in parts[1:]
-        if int(part.partition(".")[0]) in SECTIONS
-        for case in re.findall(r"(?m)^\*\*(B\d\d)\*\*", part)
-    }
+    cases = logged()
 
-    assert named == CASES
-    assert {scene.case[:3] for scene in SCENES if scene.case[:1] == "B"} <= set(re.findall(r"\bB\d\d\b", text))
+    assert {case for case, (section, _) in cases.items() if section in SECTIONS} == CASES
+    assert {scene.case[:3] for scene in SCENES if re.match(r"B\d\d", scene.case)} <= set(cases)
+
+
+@pytest.mark.skipif(not LOG.exists(), reason="the field log is not beside this repository")
+def test_a_number_that_is_not_the_logs_has_a_reason() -> None:
+    """A moved threshold moves the case, with a note. Steps, laps of two or every other step may be counted."""
+    cases = logged()
+    for scene in SCENES:
+        text = cases.get(scene.case[:3], (0, ""))[1]
+        nudge = min((turn for turn, verdict in scene.at.items() if verdict == "nudge"), default=0)
+        if nudge and "NUDGE" in text:
+            numbers = {int(one) for one in re.findall(r"\d+", text)}
+            same = not numbers.isdisjoint({nudge, nudge / 2, (nudge + 1) / 2})
+            assert same != bool(scene.differs), (scene.case, nudge, scene.differs)
