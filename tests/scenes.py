@@ -41,10 +41,10 @@ class Move:
     finish: str = ""
     legacy: bool = False
     forgets: bool = False
+    pause_ms: int = 0  # until the next request; 0: the scene's pause
     anew: tuple[Json, ...] | None = None
     order: tuple[int, ...] = ()
     status: int = 200
-    pause_ms: int = 0  # until the next request; 0: the scene's pause
 
 
 def act(
