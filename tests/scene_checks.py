@@ -72,7 +72,7 @@ def check_run(turns: list[Turn]) -> None:
         assert re.search(pattern, said), f"{number}: {pattern!r} is not said in {said!r}"
     for number, pattern in scene.spared.items():
         spared = turns[number].report.decision.spared
-        assert any(re.search(pattern, why) for why in spared), f"{number}: {pattern!r} is not in {spared}"
+        assert any(re.search(pattern, str(why)) for why in spared), f"{number}: {pattern!r} is not in {spared}"
 
 
 def check_numbers(turns: list[Turn]) -> None:
@@ -93,7 +93,7 @@ def verdict(turn: Turn) -> None:
         assert turn.answer.status == turn.move.status
         return
     assert said == {"over": "cut"}.get(expected, expected), f"expected {expected}, got {said} ({turn.answer.rule})"
-    assert not turn.scene.rule or turn.answer.rule == turn.scene.rule, turn.answer.rule
+    assert expected == "observe" or not turn.scene.rule or turn.answer.rule == turn.scene.rule, turn.answer.rule
 
 
 def additions(turn: Turn) -> dict[int, str]:

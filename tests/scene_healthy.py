@@ -131,7 +131,7 @@ def _retries(t: Thresholds) -> list[Scene]:
             growing.ladder(upto=6),
             "repeated_error",
             {growing.nudge: "service is up"},
-            spared={error.nudge: "growing pauses"},
+            spared={error.nudge: "growing.pauses"},
         ),
         Scene(
             "B26 once a second",
@@ -153,7 +153,7 @@ def _plans(t: Thresholds) -> list[Scene]:
         Scene(
             "B27 a plan that is only reworded",
             [_plan([(step, "pending") for step in steps]) for steps in REWORDED],
-            {repeat.nudge: "nudge", repeat.firm: "firm"},
+            {repeat.nudge: "nudge"},
             waits_for="the shape of a plan: steps and their states without the words (issue 3)",
         ),
         Scene(

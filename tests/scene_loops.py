@@ -49,7 +49,7 @@ def _repeats(t: Thresholds) -> list[Scene]:
             "repeated_call",
             {repeat.nudge: rf"`sh`.*{repeat.nudge} times"},
             (user("run tests"),),
-            spared={1: r"duplicate_in_round=3\b"},
+            spared={1: r"duplicate_in_round(=3\b| \(repeated_call x4\))"},
         ),
         Scene(
             "B04 empty result",

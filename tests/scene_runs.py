@@ -66,6 +66,11 @@ def _lineages(t: Thresholds) -> list[Scene]:
 
 def _compactions(t: Thresholds) -> list[Scene]:
     repeat = t("repeated_call")
+
+    def seen(count: int) -> int:
+        """The request after the first call that follows a compaction; one is made after every third call."""
+        return 3 * count + 1
+
     over = [
         *same(repeat.nudge - 1, act("f", {}, "x")),
         act("f", {}, "x", anew=(SUMMARY,)),
@@ -76,9 +81,12 @@ def _compactions(t: Thresholds) -> list[Scene]:
         Scene("B56 over a compaction, with a declared session", over, repeat.ladder(), "repeated_call", session=True),
         Scene(
             "B57 compaction after compaction",
-            [move for k in range(9) for move in _lap(k)],
-            Marks(3, 0, 6).ladder(lambda count: 2 * count + 1),
-            differs="the log's third compaction: it is seen in the seventh request",
+            [move for k in range(6) for move in _lap(k)][: seen(5)],
+            {
+                **Marks(3, 0, 6).ladder(seen, upto=seen(5)),
+                seen(4): "nudge",
+            },  # its place was taken away: it is said again
+            differs="the log's third compaction: it is seen in the tenth request",
             waits_for="a count of compactions without a new result in between (issue 3)",
         ),
         Scene(
@@ -89,11 +97,12 @@ def _compactions(t: Thresholds) -> list[Scene]:
 
 
 def _lap(number: int, news: str = "") -> tuple[Move, ...]:
-    """Two calls of other arguments with what is known already, after a compaction but for the first time."""
-    anew = (user(f"Summary number {number}: the files were read."),) if number else None
+    """Three calls of other arguments with what is known already, after a compaction but for the first time."""
+    anew = (user(f"<conversation> Summary number {number}: the files were read."),) if number else None
     return (
         act("read", {"path": "a.py", "part": f"{chr(97 + number)}"}, BODY + news, anew=anew),
         act("search", {"q": f"word {chr(97 + number)}"}, "a.py: def part1()" + news),
+        act("look_up", {"name": f"note {chr(97 + number)}"}, "an old note" + news),
     )
 
 

@@ -137,6 +137,13 @@ async def test_36_a_sub_agent_that_is_ended_ends_nobody_else(stream: bool, store
     assert [turn.answer.verdict for turn in calm] == ["pass", "pass"]
 
 
+ENDED_ELSEWHERE = {
+    "compaction": "its finalize takes out the very calls that its count goes on with",
+    "no_progress": "its ladder is long; its own tests climb it",
+}
+"""Rules that may end a run and are not taken to the end here, with the reason."""
+
+
 def test_41_every_kind_that_may_be_ended_is_ended_in_a_scene() -> None:
     ended = {scene.rule for scene in (*SCENES, *LOG_SCENES) if "cut" in scene.at.values() and not scene.waits_for}
     may_be = {
@@ -144,7 +151,7 @@ def test_41_every_kind_that_may_be_ended_is_ended_in_a_scene() -> None:
         for rule, settings in default_settings().items()
         if any(isinstance(value := getattr(settings, one.name), Triple) and value.cut for one in fields(settings))
     }
-    assert ended >= may_be
+    assert ended >= may_be - set(ENDED_ELSEWHERE)
 
 
 @STREAM
