@@ -61,6 +61,7 @@ def check_run(turns: list[Turn]) -> None:
     scene = turns[0].scene
     names = {turn.answer.headers["x-guardproxy-session-id"] for turn in turns}
     assert len(names) == scene.sessions, names
+    assert all(number < len(turns) for number in (*scene.at, *scene.says, *scene.counted, *scene.spared)), "too short"
     for number, amount in scene.counted.items():
         assert sum(turn.got is not None for turn in turns[: number + 1]) == amount
     check_numbers(turns)

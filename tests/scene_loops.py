@@ -72,16 +72,16 @@ def _repeats(t: Thresholds) -> list[Scene]:
             "B11 a fresh id in each result",
             [
                 act("send", {"to": "ops", "text": "done"}, f'{{"ok":true,"messageId":"m{k}","ts":171000000{k}}}')
-                for k in range(5)
+                for k in range(repeat.cut - 1)
             ],
-            repeat.ladder(upto=5),
+            repeat.ladder(upto=repeat.cut - 1),
             "repeated_call",
             {repeat.nudge: "check for duplicates"},
         ),
         Scene(
             "B12 the tool counts its own reads",
-            [act("read", {"path": "a"}, FORTY + SHOWN.format(k)) for k in range(1, 5)],
-            repeat.ladder(upto=4),
+            [act("read", {"path": "a"}, FORTY + SHOWN.format(k)) for k in range(1, repeat.firm + 1)],
+            repeat.ladder(upto=repeat.firm),
             "repeated_call",
         ),
         Scene(
@@ -188,6 +188,7 @@ def _between(t: Thresholds) -> list[Scene]:
             [*same(cycle.firm, *lap), *same(further, lap[0])],
             cycle.ladder(laps, upto=laps(cycle.cut), held=True),
             "cycle",
+            differs="the log counts laps, and a lap is two steps",
         ),
     ]
 
@@ -233,8 +234,11 @@ def _failures(t: Thresholds) -> list[Scene]:
         ),
         Scene(
             "B08 calls equal but for numbers",
-            [act("grep", {"cmd": f"grep -B{n} needle f"}, "no match") for n in (10, 50, 250, 1750)[: numbers.nudge]],
-            numbers.ladder(upto=4),
+            [
+                act("grep", {"cmd": f"grep -B{n} needle f"}, "no match")
+                for n in (10, 50, 250, 1750, 9000, 12000)[: numbers.nudge]
+            ],
+            numbers.ladder(upto=numbers.nudge),
             "same_result",
         ),
         Scene(

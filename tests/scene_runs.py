@@ -121,8 +121,8 @@ def _budgets(t: Thresholds) -> list[Scene]:
         ),
         Scene(
             "B59 the same long words with each call",
-            same(5, act("start_log", {}, "ok", text=STARTED)),
-            repeat.ladder(upto=5),
+            same(repeat.cut - 1, act("start_log", {}, "ok", text=STARTED)),
+            repeat.ladder(upto=repeat.cut - 1),
             "repeated_call",
         ),
     ]
