@@ -130,7 +130,7 @@ def forms(t: Thresholds) -> list[Scene]:
         Scene(
             "B47 the value leaks into the content",
             same(
-                3,
+                repeat.nudge,
                 act(
                     "read",
                     '{"p":"/etc/x"}',

@@ -57,7 +57,8 @@ async def test_a_stream_that_repeats_itself_is_not_read_on(store: Store, heard: 
         answer = await said(running, asking(stream=True, max_tokens=100_000))
         report = await heard.next()
         later = await said(
-            running, asking({"role": "assistant", "content": text_of(answer)}, {"role": "user", "content": "?"})
+            running,
+            asking({"role": "assistant", "content": text_of(answer)}, {"role": "user", "content": "Observation: none"}),
         )
         assert (await heard.next()).session == report.session, "our note in the client's copy hides nothing"
 
