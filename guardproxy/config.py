@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from guardproxy import _document, _kinds as kinds, _sections
 from guardproxy._kinds import Amount, Count, HttpUrl, Number, Port, Seconds, Text
+from guardproxy.api.chat import Options
 from guardproxy.core import detectors, presets
 from guardproxy.core.budget import DIMENSIONS, Limit
 from guardproxy.core.fingerprint import Rules
@@ -179,6 +180,10 @@ Tools = _sections.section(Section, "Tools", Rules)
 """Knowledge about tools: the fields of `core.fingerprint.Rules`."""
 
 
+Chat = _sections.section(Section, "Chat", Options)
+"""What may be done to answers of /v1/chat/completions: the fields of `api.chat.Options`."""
+
+
 class Config(Section):
     """The whole. Get one from `load`."""
 
@@ -191,6 +196,7 @@ class Config(Section):
     overload: Overload = Overload()
     telemetry: TelemetrySection = TelemetrySection()
     tools: Tools = Field(default_factory=Tools)  # type: ignore[valid-type]  # a model made at import
+    chat: Chat = Field(default_factory=Chat)  # type: ignore[valid-type]  # a model made at import
 
     def refuse_itself(self) -> None:
         """Raise ConfigError where the upstream is this very proxy: requests would go round in a circle.

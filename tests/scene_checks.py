@@ -7,7 +7,7 @@ import re
 
 from guardproxy.api._messages import neutral
 from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter
-from guardproxy.core.model import Call, Kind, Message
+from guardproxy.core.model import Call, Kind
 from tests.live import Json
 from tests.scenes import Move, Scene, Turn
 
@@ -16,8 +16,15 @@ FORBID = re.compile(rb'"tool_choice":"none", ?')
 PART = rb', ?\{"type": ?"text", ?"text": ?"%b"\}'
 REMAINING = "x-guardproxy-budget-remaining"
 HIDDEN = re.compile(r"<system|NEVER mention|do not tell|ignore previous|不要告诉", re.IGNORECASE)
+TO_THE_END = re.compile(
+    r"\b(?:call|use|invoke)\W+(?:done|finish|submit|complete|terminate|end)\b|调用\W*(?:done|finish)", re.IGNORECASE
+)
+"""What no text may ask for: a call that ends the run (case B32)."""
 HAN = re.compile(r"[\u4e00-\u9fff]")
-UPSTREAM = ("", "nudge", "firm", "finalize")
+SPOKEN = ("nudge", "firm", "finalize")
+"""Verdicts that add something to the request."""
+
+UPSTREAM = ("", "observe", *SPOKEN)
 """Verdicts with which a request goes on to the provider."""
 
 
@@ -54,14 +61,19 @@ def check_run(turns: list[Turn]) -> None:
     scene = turns[0].scene
     names = {turn.answer.headers["x-guardproxy-session-id"] for turn in turns}
     assert len(names) == scene.sessions, names
+    assert all(number < len(turns) for number in (*scene.at, *scene.says, *scene.counted, *scene.spared)), "too short"
     for number, amount in scene.counted.items():
         assert sum(turn.got is not None for turn in turns[: number + 1]) == amount
     check_numbers(turns)
-    advice = [(turn.report.view.span, text) for turn in turns for text in new_advice(turn)]
+    told = [turn for turn in turns if turn.expected != "finalize"]  # which asks for an answer as often as it must
+    advice = [(turn.report.view.span, text) for turn in told for text in new_advice(turn)]
     assert len(set(advice)) == len(advice), "the same advice twice"
     for number, pattern in scene.says.items():
         said = "\n".join(new_advice(turns[number])) or text_of(turns[number])
         assert re.search(pattern, said), f"{number}: {pattern!r} is not said in {said!r}"
+    for number, pattern in scene.spared.items():
+        spared = turns[number].report.decision.spared
+        assert any(re.search(pattern, str(why)) for why in spared), f"{number}: {pattern!r} is not in {spared}"
 
 
 def check_numbers(turns: list[Turn]) -> None:
@@ -82,7 +94,7 @@ def verdict(turn: Turn) -> None:
         assert turn.answer.status == turn.move.status
         return
     assert said == {"over": "cut"}.get(expected, expected), f"expected {expected}, got {said} ({turn.answer.rule})"
-    assert not turn.scene.rule or turn.answer.rule == turn.scene.rule, turn.answer.rule
+    assert expected == "observe" or not turn.scene.rule or turn.answer.rule == turn.scene.rule, turn.answer.rule
 
 
 def additions(turn: Turn) -> dict[int, str]:
@@ -146,7 +158,7 @@ def request(turn: Turn) -> None:
         assert body == turn.before.got.body, "another attempt, another body"
         return
     fresh = new_advice(turn)
-    assert bool(fresh) == bool(turn.expected), f"advice: {fresh}"
+    assert bool(fresh) == (turn.expected in SPOKEN), f"advice: {fresh}"
     for text in fresh:
         lint(text, turn.scene)
         assert max(added) == place(turn.messages), "advice in the wrong place"
@@ -208,6 +220,7 @@ def lint(text: str, scene: Scene) -> None:
     """A text of ours says where it comes from, hides nothing, and is in the conversation's language."""
     assert text.count(GUARD_MARK) == 1, text
     assert not HIDDEN.search(text)
+    assert not TO_THE_END.search(text)
     assert bool(HAN.search(text)) == (scene.language == "zh"), text
 
 
@@ -215,7 +228,7 @@ def answer(turn: Turn) -> None:
     """The provider's bytes; on finalize without calls, and never without words."""
     got, replied = turn.answer, turn.replied
     asked = turn.stream and "stream_options" not in turn.scene.more
-    if turn.expected == "finalize" and turn.calls:
+    if turn.expected == "finalize" and turn.move.status == 200 and (turn.calls or not turn.move.text):
         message, finish = message_of(turn)
         assert not message.get("tool_calls")
         assert not message.get("function_call")
@@ -323,11 +336,7 @@ def expected_steps(move: Move, printer: Fingerprinter) -> list[tuple[str, bytes,
     written = [((tool, arguments, None), result) for tool, arguments, result in move.written]
     for (tool, arguments, _), result in [*zip(move.calls, move.results, strict=True), *written]:
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        message = None if result is None else Message("tool", result if isinstance(result, str) else "")
-        if isinstance(result, list):
-            texts = [part["text"] for part in result if part["type"] == "text"]
-            pictures = neutral({"role": "tool", "content": result}).media
-            message = Message("tool", "\n".join(texts), media=pictures)
+        message = None if result is None else neutral({"role": "tool", "content": result})
         step = printer.step(Call(tool, text), message, first=not found, at_ms=0)
         assert step.kind is Kind.CALL
         found.append((step.tool, step.call, step.result))

@@ -41,6 +41,7 @@ class Move:
     finish: str = ""
     legacy: bool = False
     forgets: bool = False
+    pause_ms: int = 0  # until the next request; 0: the scene's pause
     anew: tuple[Json, ...] | None = None
     order: tuple[int, ...] = ()
     status: int = 200
@@ -99,8 +100,9 @@ def delta(**content: Any) -> Json:
 class Scene:
     """One case. `at` maps the number of moves played to the verdict on the request that follows them.
 
-    On all other requests the verdict is pass or observe. `over` is the HTTP 400 after the last text. `says` are
-    regular expressions for what is added to the request there (or answered in the model's place).
+    On all other requests the verdict is pass or observe, byte for byte; "observe" there asks for no less. `over` is the
+    HTTP 400 after the last text. `says` are regular expressions for what is added to the request there (or answered in
+    the model's place).
     """
 
     case: str
@@ -115,17 +117,17 @@ class Scene:
     session: bool = False  # with a declared session id
     sessions: int = 1  # how many runs the requests belong to
     counted: Mapping[int, int] = field(default_factory=dict)  # requests that the provider got, after so many moves
+    spared: Mapping[int, str] = field(default_factory=dict)  # regular expressions for why a count was not raised
     pause_ms: int = 2000
     language: str = "en"
     tools: bool = True  # the requests offer tools
+    differs: str = ""  # why the numbers are not the log's, where that is by decision
+    waits_for: str = ""  # what has to be built before this holds: until then it must fail
 
-
-def ladder(nudge: int, firm: int, finalize: int, cut: int) -> dict[int, str]:
-    """The verdicts of a loop from its nudge to the third text and the error after it; 0 leaves a rung out."""
-    rungs = {nudge: "nudge", firm: "firm", finalize: "finalize", cut: "cut"}
-    if cut:
-        rungs |= {cut + 1: "cut", cut + 2: "cut", cut + 3: "over"}
-    return {turn: verdict for turn, verdict in rungs.items() if turn}
+    def expected(self, number: int) -> str:
+        """The verdict on a request; "" = pass or observe. The error after the last text stays."""
+        over = min((turn for turn, verdict in self.at.items() if verdict == "over"), default=number)
+        return self.at.get(number, "over" if number > over else "")
 
 
 @dataclass(slots=True)
@@ -149,7 +151,7 @@ class Turn:
     @property
     def expected(self) -> str:
         """The verdict that the scene asks for; "" = pass or observe."""
-        return self.scene.at.get(self.number, "")
+        return self.scene.expected(self.number)
 
     @property
     def messages(self) -> list[Json]:
@@ -177,23 +179,26 @@ class Heard(Telemetry):
 class Player:
     """Plays one scene; `turns` holds what happened."""
 
-    def __init__(self, live: Live, heard: Heard, scene: Scene, *, stream: bool) -> None:
+    def __init__(self, live: Live, heard: Heard, scene: Scene, *, stream: bool, tag: str = "") -> None:
         self.live, self.heard, self.scene, self.stream = live, heard, scene, stream
         self.turns: list[Turn] = []
-        tag = unique("run")
-        self._fresh = ids(tag[-8:])
+        tag = tag or unique("run")  # two runs may have the same system message
+        self._fresh = ids(unique("")[-8:])
         self._opening = [system(f"You are an agent. Run {tag}."), *scene.opening]
         self._history = list(self._opening)
         self._headers = {**scene.headers, **({"x-guardproxy-session-id": tag} if scene.session else {})}
 
     async def play(self) -> list[Turn]:
         """Act out all moves, and one request after the last."""
-        last = None
-        for number, move in enumerate((*self.scene.moves, say("Done."))):
-            await self._turn(number, move, last)
-            last = move
-            self.live.offset_ms += self.scene.pause_ms
+        for move in (*self.scene.moves, say("Done.")):
+            await self.step(move)
         return self.turns
+
+    async def step(self, move: Move) -> Turn:
+        """One request and its answer; the client's pause after it."""
+        await self._turn(len(self.turns), move, self.turns[-1].move if self.turns else None)
+        self.live.offset_ms += move.pause_ms or self.scene.pause_ms
+        return self.turns[-1]
 
     async def _turn(self, number: int, move: Move, last: Move | None) -> None:
         calls = tuple((tool, _text(arguments), self._fresh() if i is None else i) for tool, arguments, i in move.calls)

@@ -38,6 +38,10 @@ class Choice:
         """The text so far, bounded."""
         return mend("".join(self._texts))
 
+    def newer(self, known: int) -> list[str]:
+        """The pieces of text that were kept after the first `known`."""
+        return self._texts[known:]
+
     def built(self) -> tuple[Call, ...]:
         """Its calls, repaired."""
         return self.whole_calls or self.calls.built()

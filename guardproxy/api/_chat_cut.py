@@ -12,6 +12,9 @@ from guardproxy.api._sse import with_data
 
 CALLS = ("tool_calls", "function_call")
 CALL_REASONS = ("tool_calls", "function_call")
+MAX_WHOLE = 64 * 1024 * 1024
+"""A body longer than this is handed on unread (the bound on request bodies)."""
+
 _META = ("id", "object", "created", "model", "system_fingerprint")
 
 
@@ -103,6 +106,44 @@ class StreamCut:
     def _made(self, index: object, delta: dict[str, object], reason: str | None) -> dict[str, object]:
         choice = {"index": index, "delta": delta, "finish_reason": reason}
         return {**self._base, "choices": [choice]}
+
+
+class WholeCut:
+    """A completion in one piece; held back only where calls are to be taken out."""
+
+    def __init__(self, answer: Answer, text: str | None) -> None:
+        self.touched = False
+        self.own_text = False
+        self.may_be_over = False
+        self.repeats = 0
+        self._answer = answer
+        self._text = text
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._tried = -1  # size at the last attempt to read it
+
+    def feed(self, chunk: bytes) -> bytes:
+        self._size += len(chunk)
+        if self._size <= MAX_WHOLE or self._text is not None:
+            self._parts.append(chunk)
+        return chunk if self._text is None else b""
+
+    def finish(self) -> bytes:
+        self.settle()
+        if self._text is None:
+            return b""
+        raw = b"".join(self._parts)
+        passed = whole(raw, self._text)
+        self.touched = passed is not raw
+        self.own_text = self.touched and not self._answer.first.spoken
+        return passed
+
+    def settle(self) -> None:
+        ended = bool(self._parts) and self._parts[-1].rstrip().endswith(b"}")  # else it is not worth a parse
+        if not ended or self._tried == self._size or self._size > MAX_WHOLE or self._answer.choices:
+            return
+        self._tried = self._size
+        self._answer.take(peek(b"".join(self._parts)))
 
 
 def whole(raw: bytes, text: str) -> bytes:

@@ -6,13 +6,13 @@ Untouched answers are read in batches, after the bytes have gone: `feed` hands b
 
 from __future__ import annotations
 
-from guardproxy.api import _chat_cut
+from guardproxy.api import _chat_halt
 from guardproxy.api._answer import Answer
-from guardproxy.api._chat_cut import StreamCut
-from guardproxy.api._json import peek
+from guardproxy.api._chat_cut import StreamCut, WholeCut
+from guardproxy.api._chat_halt import OFF, Options
 from guardproxy.api._sse import Decoder
 from guardproxy.api._template import Reader
-from guardproxy.api._watcher import Watcher
+from guardproxy.api._watcher import Watcher, Way
 from guardproxy.core.model import Ask, DropCalls
 
 __all__ = ["Watcher", "watch"]
@@ -23,9 +23,6 @@ BATCH = 16 * 1024
 SHORT = 24
 """A chunk longer than the last event of a stream with its surroundings: such an event may come in pieces."""
 
-MAX_WHOLE = 64 * 1024 * 1024
-"""A body longer than this is handed on unread (the bound on request bodies)."""
-
 
 def watch(
     ask: Ask,
@@ -34,17 +31,25 @@ def watch(
     drop: DropCalls | None = None,
     status: int = 200,
     content_type: str = "text/event-stream",
+    options: Options = OFF,
+    language: str = "en",
 ) -> Watcher:
     """A watcher for the answer to `ask`. An error answer and one with several choices are never edited."""
     answer = Answer()
     ok = 200 <= status < 300
-    text = drop.text if drop is not None and ok and ask.choices == 1 else None
-    if not _is_stream(ask, content_type):
-        return Watcher(_Whole(answer, text), answer, ok=ok)
-    if text is None and not (strip_usage and ok):
-        return Watcher(_Passing(answer), answer, ok=ok)
-    cut = StreamCut(text, ask.model) if text is not None else None
-    return Watcher(_Edited(answer, cut, strip_usage=strip_usage), answer, ok=ok)
+    may = ok and ask.choices == 1
+    text = drop.text if drop is not None and may else None
+    streamed = _is_stream(ask, content_type)
+    way = _way(ask, answer, text, strip=strip_usage and ok) if streamed else WholeCut(answer, text)
+    if options is not OFF and options.used and may:
+        way = _chat_halt.around(way, answer, options, language, streamed=streamed)
+    return Watcher(way, answer, ok=ok)
+
+
+def _way(ask: Ask, answer: Answer, text: str | None, *, strip: bool) -> Way:
+    if text is None and not strip:
+        return _Passing(answer)
+    return _Edited(answer, StreamCut(text, ask.model) if text is not None else None, strip_usage=strip)
 
 
 def _is_stream(ask: Ask, content_type: str) -> bool:
@@ -56,6 +61,7 @@ class _Passing:
     """A stream that nobody edits."""
 
     touched = own_text = False
+    repeats = 0
 
     def __init__(self, answer: Answer) -> None:
         self._reader = Reader(answer)
@@ -99,6 +105,7 @@ class _Edited:
     """A stream handed on in whole events: without the usage chunk, or without calls."""
 
     may_be_over = False  # nothing waits
+    repeats = 0
 
     def __init__(self, answer: Answer, cut: StreamCut | None, *, strip_usage: bool) -> None:
         self._answer = answer
@@ -135,43 +142,6 @@ class _Edited:
         if payload is None and self._answer.done:
             return self._cut.end(self._answer) + event
         return self._cut.chunk(event, payload, self._answer)
-
-
-class _Whole:
-    """A completion in one piece; held back only where calls are to be taken out."""
-
-    def __init__(self, answer: Answer, text: str | None) -> None:
-        self.touched = False
-        self.own_text = False
-        self.may_be_over = False
-        self._answer = answer
-        self._text = text
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._tried = -1  # size at the last attempt to read it
-
-    def feed(self, chunk: bytes) -> bytes:
-        self._size += len(chunk)
-        if self._size <= MAX_WHOLE or self._text is not None:
-            self._parts.append(chunk)
-        return chunk if self._text is None else b""
-
-    def finish(self) -> bytes:
-        self.settle()
-        if self._text is None:
-            return b""
-        raw = b"".join(self._parts)
-        passed = _chat_cut.whole(raw, self._text)
-        self.touched = passed is not raw
-        self.own_text = self.touched and not self._answer.first.spoken
-        return passed
-
-    def settle(self) -> None:
-        ended = bool(self._parts) and self._parts[-1].rstrip().endswith(b"}")  # else it is not worth a parse
-        if not ended or self._tried == self._size or self._size > MAX_WHOLE or self._answer.choices:
-            return
-        self._tried = self._size
-        self._answer.take(peek(b"".join(self._parts)))
 
 
 def _only_usage(payload: dict[str, object]) -> bool:

@@ -17,6 +17,8 @@ class Way(Protocol):
     def own_text(self) -> bool: ...
     @property
     def may_be_over(self) -> bool: ...
+    @property
+    def repeats(self) -> int: ...
     def feed(self, chunk: bytes) -> bytes: ...
     def finish(self) -> bytes: ...
     def settle(self) -> None: ...
@@ -150,6 +152,11 @@ class Watcher:
         if self._way.may_be_over:
             self._way.settle()
         return self._answer.done
+
+    @property
+    def halted(self) -> int:
+        """At how many repeats the stream was halted; 0 = it was not. Halted means ended, and nothing more is read."""
+        return self._way.repeats
 
     @property
     def touched(self) -> bool:

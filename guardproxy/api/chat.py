@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from guardproxy.api import _messages
+from guardproxy.api._chat_halt import OFF, RULE, Options
 from guardproxy.api._chat_watch import Watcher, watch
 from guardproxy.api._chat_write import write
 from guardproxy.api._declared import declare
@@ -27,8 +28,11 @@ from guardproxy.core.model import Ask, Declared, Message
 from guardproxy.errors import BadAsk
 
 __all__ = [
+    "OFF",
     "PATHS",
+    "RULE",
     "SURFACE",
+    "Options",
     "Watcher",
     "ask_of",
     "comment",

@@ -20,6 +20,8 @@ MEMBERS = 8
 APART = 3
 """Steps between nudges of different episodes; escalation inside one is not delayed."""
 
+_ROUND_START = int(Flag.ROUND_START)
+
 
 def pack_episode(episode: Episode) -> bytes:
     """The stored form. No content: rule, fingerprints and numbers."""
@@ -113,10 +115,21 @@ def continued(episode: Episode, trail: Trail) -> Finding | None:
     ordinals = (episode.at_step, *further)
     if any(later - earlier > GAP for earlier, later in pairwise(ordinals)):
         return None
-    count = episode.count + len(further) // max(1, episode.unit)
-    reason = f"goes on after it was told to stop: {len(further)} more of the same calls"
+    more = _occurrences(further, trail)
+    count = episode.count + more // max(1, episode.unit)
+    reason = f"goes on after it was told to stop: {more} more of the same calls"
     subject, members = episode.subject, episode.members
     return Finding(episode.rule, count, episode.triple, subject, members, reason, ordinals, episode.unit)
+
+
+def _occurrences(ordinals: Sequence[int], trail: Trail) -> int:
+    """How many of the steps count: equal calls in one round are one occurrence (case B02)."""
+    wanted, seen, number = set(ordinals), set(), 0
+    for ordinal, step in enumerate(trail.steps, trail.first):
+        number += int.__and__(step.flags, _ROUND_START) > 0
+        if ordinal in wanted:
+            seen.add((number, step.near))
+    return len(seen)
 
 
 def _answers_differently(trail: Trail) -> bool:

@@ -213,6 +213,8 @@ def _speak(rung: Rung, finding: Finding, trail: Trail, past: Sequence[Episode], 
             rung = max(rung, said.rung)
         elif rung <= said.rung and rung < Rung.FINALIZE:
             return quiet
+        elif (rung, finding.count) == (said.rung, said.count):  # a part of a lap: counted on from the same place
+            return replace(quiet, action=ACTIONS[rung], rung=rung)
     elif rung is Rung.NUDGE and (gap := _since_advice(past, trail)) < episodes_of.APART:
         return replace(quiet, reason=f"{finding.reason}; held back, other advice was given {gap} steps ago")
     if rung < Rung.NUDGE:

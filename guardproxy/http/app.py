@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
 
-from guardproxy import api
+from guardproxy import _sections, api
+from guardproxy.api.chat import OFF, Options
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.policy import Policy
 from guardproxy.core.view import Identity
@@ -72,6 +73,7 @@ class Proxy:
         prices: Prices,
         ledger_key: bytes,
         limits: Bounds = Bounds(),
+        options: Options = OFF,
         provider: str = "openai",
         lease_ms: int = 120_000,
         fail_closed: bool = False,
@@ -85,6 +87,7 @@ class Proxy:
         self.ledger = Ledger(ledger_key, printer)
         self.prefixes = api.Prefixes(int.from_bytes(os.urandom(8)))
         self.limits = limits
+        self.options = options if options.used else OFF
         self.provider = provider
         self.lease_ms = lease_ms
         self.clock_offset = clock_offset or _no_offset
@@ -288,6 +291,7 @@ def assemble(
             max_expanded=config.overload.max_expanded_mb << 20,
             max_in_flight=config.overload.max_in_flight,
         ),
+        options=_sections.value(config.chat, Options) if config.policy.mode == "enforce" else OFF,
         lease_ms=round(config.store.lease_seconds * 1000),
         fail_closed=config.store.on_failure == "closed",
         clock_offset=clock_offset or _no_offset,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from guardproxy.core import pricing, session
 from guardproxy.core.episode import pack_episode
+from guardproxy.core.model import Rung
 from guardproxy.core.view import Closing, View
 from guardproxy.telemetry.record import record_of
 
@@ -45,7 +46,7 @@ def closing_of(turn: Turn, view: View) -> Closing:
         links=links,
         episodes=(pack_episode(episode),) if episode else (),
         ledger=proxy.ledger.seal(turn.message, turn.new_advice, turn.put_back) if turn.new_advice else {},
-        close=decision.rule if decision.action == "cut" else "",
+        close=decision.rule if decision.action == "cut" and decision.rung is Rung.CUT else "",
         record=record_of(turn.report) if turn.report else b"",
         usage=usage,
         offset_ms=turn.offset_ms,

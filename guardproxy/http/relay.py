@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from guardproxy.core.model import DropCalls, SpliceUsage
+from guardproxy.api.chat import OFF, RULE
+from guardproxy.core.model import DropCalls, Rung, SpliceUsage
 from guardproxy.core.rounds import calls_in
 from guardproxy.errors import UpstreamError
 from guardproxy.http.exchange import Answer
@@ -32,7 +34,7 @@ async def forward(turn: Turn) -> web.StreamResponse:
     proxy, done = turn.proxy, turn.outcome
     body = turn.surface.write(turn.ask, turn.edits)
     untouched = body is turn.ask.body
-    edited_answer = any(isinstance(edit, DropCalls | SpliceUsage) for edit in turn.edits)
+    edited_answer = proxy.options is not OFF or any(isinstance(edit, DropCalls | SpliceUsage) for edit in turn.edits)
     headers = proxy.upstream.request_headers(turn.request.headers, identity=edited_answer, plain=not untouched)
     done.sent, done.whole, done.upstream_started_ns = True, not turn.ask.stream, time.time_ns()
     raw = turn.body.raw if untouched else body
@@ -75,6 +77,7 @@ async def _stream(turn: Turn, answer: Answer) -> web.StreamResponse:
     await response.prepare(turn.request)
     view = _View(turn, answer)
     broke: Exception | None = None
+    halted = 0
     try:
         async for chunk in answer.pieces():
             done.first_chunk()
@@ -82,8 +85,11 @@ async def _stream(turn: Turn, answer: Answer) -> web.StreamResponse:
             if not turn.settled and view.watcher.ended:
                 _take_over(turn, view, dropped=view.drop is not None)
                 await turn.settle_first()  # usage may come as late as [DONE]
+                halted = view.watcher.halted
             if out:
                 await response.write(out)
+            if halted:  # leaving the answer unread closes the provider's stream
+                break
     except (ConnectionResetError, asyncio.CancelledError) as left:
         _left(turn, view)
         if isinstance(left, asyncio.CancelledError):
@@ -108,8 +114,17 @@ def _take_over(turn: Turn, view: _View, *, dropped: bool) -> None:
     failed = _read(turn, view, dropped=dropped)
     if view.blind:  # an answer there was; what it says is seen with the next request
         turn.outcome.outcome, turn.outcome.answer = "answered", "calls"
+    if view.watcher.halted:
+        _halted(turn, view.watcher.halted)
     if failed:
         turn.outcome.error_type = "upstream_error"  # the provider told the client itself
+
+
+def _halted(turn: Turn, count: int) -> None:
+    """The answer was cut short, not the run. What was said on the request's side goes before it."""
+    if turn.decision.rung < Rung.NUDGE:
+        reason = f"the answer said the same {count} times; the rest of the stream was not read"
+        turn.decision = replace(turn.decision, action="cut", rule=RULE, count=count, reason=reason)
 
 
 def _read(turn: Turn, view: _View, *, dropped: bool) -> bool:
@@ -162,7 +177,13 @@ class _View:
         self.drop = next((edit for edit in turn.edits if isinstance(edit, DropCalls)), None) if good else None
         strip = good and any(isinstance(edit, SpliceUsage) for edit in turn.edits)
         self.watcher = surface.watch(
-            turn.ask, strip_usage=strip, drop=self.drop, status=answer.status, content_type=answer.content_type
+            turn.ask,
+            strip_usage=strip,
+            drop=self.drop,
+            status=answer.status,
+            content_type=answer.content_type,
+            options=turn.proxy.options if good and not turn.seen.panic else OFF,
+            language=turn.language,
         )
 
     @property

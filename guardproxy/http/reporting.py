@@ -106,6 +106,8 @@ def _outcome(turn: Turn, view: View) -> str:
     if not view.main and decision.action != "deny":
         return ""  # a sub-agent's end is not its session's
     if decision.action in ("cut", "deny"):
+        if decision.rung < Rung.CUT:
+            return ""  # an answer was cut short, not the run
         return {"cut": "cut", "deny": "denied"}[decision.action]
     if decision.action == "finalize" and decision.rung is Rung.FINALIZE and done.outcome == "answered":
         return "finalized"

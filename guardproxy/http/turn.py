@@ -155,10 +155,9 @@ class Turn:
 
     def _edits(self, put_back: tuple[AppendText, ...]) -> tuple[Edit, ...]:
         proxy, ask, view = self.proxy, self.ask, self.seen
-        language = ask.language if proxy.policy.language == "auto" else proxy.policy.language
         if self.decision.rung >= Rung.FINALIZE:
             ask = self.surface.widen(ask)  # the summary speaks of the whole window
-        context = interventions.Context(view, language, put_back)
+        context = interventions.Context(view, self.language, put_back)
         advice = self._carried_out(ask, context)
         self.new_advice = tuple(edit for edit in advice if edit not in put_back)  # another attempt says the same once
         if any(isinstance(edit, Reply | Reject) for edit in self.new_advice):
@@ -175,6 +174,12 @@ class Turn:
             errors = (*self.decision.errors, wrong)
             self.decision = replace(self.decision, action="observe", rung=Rung.OBSERVE, episode=None, errors=errors)
             return ()
+
+    @property
+    def language(self) -> str:
+        """The language in which this turn is spoken."""
+        wanted = self.proxy.policy.language
+        return self.ask.language if wanted == "auto" else wanted
 
     @property
     def seen(self) -> View:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from guardproxy.core import episode as episodes
-from guardproxy.core.model import Episode, Finding, Fp, Rung, Trail, Triple
+from guardproxy.core.model import Episode, Finding, Flag, Fp, Rung, Step, Trail, Triple
 from tests.core.talk import steps
 
 REPEAT = Triple(3, 4, 6)
@@ -47,6 +49,12 @@ def test_another_version_is_left_out() -> None:
     good = episodes.pack_episode(past(Rung.NUDGE, 3, 2))
 
     assert len(episodes.unpack_episodes([b"[2,1]", good, b'["?"]'])) == 1
+
+
+def flagged(name: str, *, first: bool) -> Step:
+    """A step that begins a round, or stands beside another."""
+    (one,) = steps(name)
+    return replace(one, flags=one.flags | Flag.ROUND_START if first else one.flags & ~Flag.ROUND_START)
 
 
 FOUND = {
@@ -182,3 +190,14 @@ def test_continued(name: str) -> None:
         assert (found.rule, found.subject, found.members) == (known.rule, known.subject, known.members)
         assert found.evidence[0] == known.at_step
         assert found.evidence[-1] == len(ring.split()) - 1
+
+
+@pytest.mark.parametrize(("rounds", "count"), [("aaaa aaaa", 5), ("aaaa aaaa aaaa", 6), ("aa ab ab", 6)])
+def test_equal_calls_of_a_round_go_on_once(rounds: str, count: int) -> None:
+    """Case B02 after the firm word to its fourth round: the next is the fifth occurrence, not the eighth."""
+    together = [flagged(name, first=place == 0) for one in rounds.split() for place, name in enumerate(one)]
+    known = past(Rung.FIRM, 4, len(rounds.split(maxsplit=1)[0]) - 1, "ab", unit=len(set(rounds.rsplit(maxsplit=1)[-1])))
+
+    found = episodes.continued(known, Trail(tuple(together)))
+    assert found is not None
+    assert found.count == count

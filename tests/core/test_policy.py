@@ -11,8 +11,9 @@ import pytest
 
 from guardproxy.core import policy as policies
 from guardproxy.core.budget import DIMENSIONS, Limit
+from guardproxy.core.detectors import cycle
 from guardproxy.core.episode import APART, pack_episode
-from guardproxy.core.model import Decision, Line, Rung
+from guardproxy.core.model import Decision, Line, Rung, Triple
 from guardproxy.core.policy import PROFILES, Policy, decide
 from guardproxy.core.view import Spent, View
 from tests.core.talk import steps, view_of
@@ -64,6 +65,15 @@ def test_once_per_rung() -> None:
 
     assert said(found) == {7: "nudge", 9: "firm", 13: "finalize"}
     assert (found[10].action, found[10].count) == ("observe", 6)
+
+
+def test_parts_of_a_lap_add_up_while_finalize_is_said() -> None:
+    """A finalize that says the same again is no new mark: counted from there, half a lap would be lost each time."""
+    only = Policy(detectors={"cycle": cycle.Settings(Triple(3, 4, 6))})
+    ladder = {6: "nudge", 8: "firm", 10: "finalize", 11: "finalize", 12: "cut"}
+
+    assert said(play("a b a b a b a b a a a a", only)) == ladder
+    assert said(play("a b a b a b a b a b a b", only)) == ladder
 
 
 def test_two_episodes_are_kept_apart() -> None:

@@ -1,0 +1,214 @@
+"""What may be done to a chat answer beside taking calls out of it, each only where the configuration asks for it.
+
+A stream that says the same again and again is not read to its end: the client gets a short note, the finish reason
+`length` and [DONE] (case B17). A finish reason that promises calls where there are none becomes `stop` (case B16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from guardproxy.api._answer import Answer
+from guardproxy.api._chat_cut import CALL_REASONS
+from guardproxy.api._json import dumps, peek
+from guardproxy.api._repeats import Repeats
+from guardproxy.api._reply import DONE, event
+from guardproxy.api._sse import Decoder, comment, data_of, with_data
+from guardproxy.core.advice import LANGUAGES
+from guardproxy.core.fingerprint import GUARD_MARK
+
+RULE = "repeated_text"
+"""The name under which a halted answer is reported."""
+
+
+FEWEST = 3
+"""Repeats below which healthy answers would be halted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What may be done to answers. All of it is off by default.
+
+    `halt_repeats`: near repeats of a sentence within `repeats_within` characters of text, code fences and tables apart,
+    after which a stream is not read any further; 0 = never, 10 is a good number (cline#13042, opencode#12716).
+    `mend_finish`: a finish reason `tool_calls` without calls becomes `stop`; some clients ask again for ever
+    (mastra#14187).
+    """
+
+    halt_repeats: int = 0
+    repeats_within: int = 5000
+    mend_finish: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where a healthy answer would be halted, too."""
+        if 0 < self.halt_repeats < FEWEST:
+            raise ValueError(f"halt_repeats must be 0 (never) or at least {FEWEST}")
+
+    @property
+    def used(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.halt_repeats) or self.mend_finish
+
+
+OFF = Options()
+
+
+def around(way: Way, answer: Answer, options: Options, language: str, *, streamed: bool) -> Way:
+    """The way with the options in force."""
+    if streamed:
+        return Stream(way, answer, options, language)
+    return Whole(way, answer) if options.mend_finish else way
+
+
+class Way(Protocol):
+    """How an answer passes through (`_chat_watch`)."""
+
+    @property
+    def touched(self) -> bool: ...
+    @property
+    def own_text(self) -> bool: ...
+    @property
+    def may_be_over(self) -> bool: ...
+    @property
+    def repeats(self) -> int: ...
+    def feed(self, chunk: bytes) -> bytes: ...
+    def finish(self) -> bytes: ...
+    def settle(self) -> None: ...
+
+
+class Stream:
+    """A stream handed on in whole events, up to where it is halted. `repeats` is the count that it was halted at."""
+
+    may_be_over = False  # nothing waits
+
+    def __init__(self, way: Way, answer: Answer, options: Options, language: str) -> None:
+        self._way = way
+        self._answer = answer
+        self._repeats = Repeats(options.halt_repeats, options.repeats_within) if options.halt_repeats else None
+        self._mends = options.mend_finish
+        self._language = language
+        self._decoder = Decoder()
+        self._base: Mapping[str, object] = {}
+        self._heard = 0  # pieces of the text that were looked at
+        self._mended = False
+        self.repeats = 0
+
+    @property
+    def touched(self) -> bool:
+        return self._way.touched or self._mended or bool(self.repeats)
+
+    @property
+    def own_text(self) -> bool:
+        return self._way.own_text
+
+    def feed(self, chunk: bytes) -> bytes:
+        passed: list[bytes] = []
+        for one in self._decoder.feed(chunk):
+            if self.repeats:
+                break
+            passed.append(self._pass(one))
+        out = b"".join(passed)
+        return chunk if out == chunk else out
+
+    def finish(self) -> bytes:
+        if self.repeats:
+            return b""
+        rest = self._decoder.rest()
+        out = self._pass(rest) if rest else b""
+        last = self._way.finish()
+        return out + (self._mend(last) if self._mends else last)
+
+    def settle(self) -> None:
+        """Nothing waits."""
+
+    def _pass(self, one: bytes) -> bytes:
+        if not self._base:
+            first = peek(data_of(one))
+            self._base = first if isinstance(first, dict) else {}
+        out = self._way.feed(one)
+        self._way.settle()
+        if self._mends:
+            out = self._mend(out)
+        return out + self._halt() if self._again() else out
+
+    def _again(self) -> bool:
+        """Whether the newest text makes it enough. An answer with a call is let go on: it does something."""
+        first = self._answer.first
+        fresh = first.newer(self._heard)
+        self._heard += len(fresh)
+        if not fresh or self._repeats is None or first.call_count or self._answer.done:
+            return False
+        return self._repeats.feed("".join(fresh))
+
+    def _halt(self) -> bytes:
+        """The end of the stream in our words."""
+        assert self._repeats is not None  # noqa: S101  # for the type checker
+        self.repeats = self._repeats.count
+        self._answer.done = True
+        self._answer.first.finish = "length"
+        words = LANGUAGES[self._language].HALTED.format(count=self.repeats)
+        note = self._made({"content": f"\n\n{GUARD_MARK} {words}"}, None)
+        return note + self._made({}, "length") + comment("cut", RULE) + DONE
+
+    def _made(self, delta: dict[str, object], reason: str | None) -> bytes:
+        kept = {key: self._base[key] for key in ("id", "object", "created", "model") if key in self._base}
+        return event({**kept, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
+
+    def _mend(self, out: bytes) -> bytes:
+        if b"_call" not in out or self._answer.first.call_count:  # as both reasons have it
+            return out
+        payload = peek(data_of(out))
+        if not _mend(payload):
+            return out
+        self._mended = True
+        return with_data(out, dumps(payload))
+
+
+class Whole:
+    """A completion in one piece, mended at its end. It is never halted: it has been paid for."""
+
+    may_be_over = False
+    repeats = 0
+
+    def __init__(self, way: Way, answer: Answer) -> None:
+        self._way = way
+        self._answer = answer
+        self._parts: list[bytes] = []
+        self._mended = False
+
+    @property
+    def touched(self) -> bool:
+        return self._way.touched or self._mended
+
+    @property
+    def own_text(self) -> bool:
+        return self._way.own_text
+
+    def feed(self, chunk: bytes) -> bytes:
+        self._parts.append(self._way.feed(chunk))
+        return b""
+
+    def finish(self) -> bytes:
+        out = b"".join((*self._parts, self._way.finish()))
+        self._way.settle()
+        payload = None if self._answer.first.call_count else peek(out)
+        if not _mend(payload):
+            return out
+        self._mended = True
+        return dumps(payload)
+
+    def settle(self) -> None:
+        self._way.settle()
+
+
+def _mend(payload: object) -> bool:
+    """Whether a finish reason of it, a promise of calls, was made `stop`."""
+    entries = payload.get("choices") if isinstance(payload, dict) else None
+    mended = False
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and entry.get("finish_reason") in CALL_REASONS:
+            entry["finish_reason"] = "stop"
+            mended = True
+    return mended
