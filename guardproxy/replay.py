@@ -2,7 +2,8 @@
 
 A recording has no times, so 30 s lie between two turns; it has no usage, so tokens are estimated and cost nothing.
 Every prefix of a session that ends before an assistant message is a turn, and so is the whole where it ends with a
-result or a user's text. Each turn costs as much as the window is long, not as the history is.
+result or a user's text. Each turn costs as much as the window is long, not as the history is. What the agent reported
+of its progress stands in a field `x-guardproxy-progress` of the message with which the request ended.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from guardproxy.api import chat
 from guardproxy.api._messages import neutral
-from guardproxy.core import budget, policy as policies, pricing, session
+from guardproxy.api._progress import report
+from guardproxy.core import budget, policy as policies, pricing, progress, session
 from guardproxy.core.episode import pack_episode
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.memory import LocalMemory
-from guardproxy.core.model import Ask, Decision, Message
+from guardproxy.core.model import Ask, Decision, Declared, Message
 from guardproxy.core.policy import Policy
 from guardproxy.core.tools import DEFAULT_RULES, Rules
 from guardproxy.core.view import Closing, Opening, View
@@ -103,7 +105,9 @@ class _Player:
     def _turn(self, at: int, told: list[Told]) -> bool:
         """Decide; whether the run ends here."""
         self._now_ms += PAUSE_MS
-        ask = chat.ask_of(self._known, model=self._model, short=self._now_ms > PAUSE_MS)
+        told_us = self._known[-1].get(progress.HEADER) if self._known else None
+        declared = Declared(progress=report(told_us)) if told_us is not None else chat.NOBODY
+        ask = chat.ask_of(self._known, model=self._model, short=self._now_ms > PAUSE_MS, declared=declared)
         view = self._memory.begin(self._opening(ask), self._now_ms)
         made = policies.decide(view, self._policy)
         self._open = (view, made)
