@@ -1,7 +1,7 @@
 """A conversation that is shortened again and again while nothing new comes of the calls between.
 
-Sees: that the newest message stands at half the place of the one before it, or further to the front: the client has put
-a summary in the place of its history (claude-code#24179: 211 compactions, nearly all within a few lines of each
+Sees: that the newest message stands at half the place of the one before it, or further to the front: the client has
+put a summary in the place of its history (claude-code#24179: 211 compactions, nearly all within a few lines of each
 other). A result never seen before, or a new call that changes something, is progress and ends the count; each
 compaction is told. A client that begins a new conversation with its summary begins a new thread, and only budgets see
 it. Cost: nothing but a look at the places while they rise. Known false alarm: none known; what was learned after a

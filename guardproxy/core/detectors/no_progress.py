@@ -2,11 +2,11 @@
 
 Sees: (1) changes and a failing check in turns, where neither the output (but for numbers) nor the number of failures
 moves, whatever the check is called with; a number that changes, another failure, or the check's success ends it.
-People work like that for a while, so it is nudged late, and ended only when it is hopeless. (2) What the agent itself reports in
-`x-guardproxy-progress` (DESIGN section 6): reports in a row of which none is better in any number than all before it.
-Plain reads are no progress and no lack of it. Cost: nothing where the newest call did not fail and reported nothing;
-else the rounds of the window. Known false alarm: a long search for the cause of one failure, with edits that only
-print; hence six.
+People work like that for a while, so it is nudged late, and ended only when it is hopeless. (2) What the agent itself
+reports in `x-guardproxy-progress` (DESIGN section 6): reports in a row of which none is better in any number than all
+before it. Plain reads are no progress and no lack of it. Cost: nothing where the newest call did not fail and reported
+nothing; else the rounds of the window. Known false alarm: a long search for the cause of one failure, with edits that
+only print; hence six.
 """
 
 from __future__ import annotations

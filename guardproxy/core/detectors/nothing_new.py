@@ -1,7 +1,7 @@
 """Steps in a row of which every one repeats an earlier call with its earlier result, in whatever order.
 
-Sees: loops without a fixed period: a handful of calls sent again in changing order. A gain that the agent reported
-in between begins the count anew. Cost: the window's pairs, once the newest one is a repeat. Known false alarm: reading
+Sees: loops without a fixed period: a handful of calls sent again in changing order. A gain that the agent reported in
+between begins the count anew. Cost: the window's pairs, once the newest one is a repeat. Known false alarm: reading
 everything again before handing in; that is why it takes five, and why it is later than the rules that know a pattern.
 """
 

@@ -1,10 +1,10 @@
 """A plan or todo list sent again and again with other words, while no item of it moves.
 
-Sees: calls in a row whose list has the same statuses in the same order (openclaw's plan tool, codex#7049). A status
-that moves, an item that comes or goes and any other call in between end the row: a list that is kept beside the work
-is sent often and is no loop. Never more than a nudge, since planning costs little and may come to an end by itself.
-Cost: nothing where the newest call is no plan. Known false alarm: a plan that is discussed with a person who answers
-through a tool.
+Sees: calls in a row whose list has the same statuses in the same order (openclaw's plan tool, codex#7049), with the
+same answer. A status that moves, an item that comes or goes and any other call in between end the row: a list that is
+kept beside the work is sent often and is no loop. Never more than a nudge, since planning costs little and may come to
+an end by itself. Cost: nothing where the newest call is no plan. Known false alarm: a batch of items without ids, all
+new, that are entered two or more at a time and acknowledged with the same words.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     last = newest(trail)
     if last is None or not _plans(last):
         return None
-    wanted = last.steps[-1].bearing.shape
+    newest_plan = last.steps[-1]
+    wanted = newest_plan.bearing.shape
     run: list[Round] = []
     for one in rounds(trail):
-        if not _plans(one) or one.steps[-1].bearing.shape != wanted:
+        plan = one.steps[-1]
+        if not _plans(one) or plan.bearing.shape != wanted or plan.result != newest_plan.result:
             break
         run.append(one)
     if len(run) < 2:
