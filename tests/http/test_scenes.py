@@ -619,7 +619,7 @@ KINDS = [
             for k in range(7)
             for move in lap(k, **({"anew": (user(f"<conversation> in short, {k}"),)} if k else {}))
         ],
-        {10: "nudge", 16: "finalize", 19: "cut", 20: "cut", 21: "cut"},
+        {10: "nudge", 13: "nudge", **dict.fromkeys((16, 17, 18), "finalize"), 19: "cut", 20: "cut", 21: "cut"},
         "compaction",
         {10: "shortened 3 times"},
         observed={4: "compaction", 7: "compaction"},
@@ -627,7 +627,7 @@ KINDS = [
     Scene(
         "the conversation stays too long",
         [BIG, *map(refused, range(9))],
-        {5: "nudge", 6: "nudge", 7: "nudge", 8: "finalize", 9: "cut", 10: "cut"},
+        {5: "nudge", 8: "finalize", 9: "cut", 10: "cut"},
         "context_overflow",
         {5: "refused this conversation 4 times"},
         (GO,),
