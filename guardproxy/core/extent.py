@@ -16,14 +16,15 @@ from guardproxy.core.tools import Tool, only_looks
 LONGEST = 2_048
 """Characters of arguments up to which a range is looked for: a call that reads is short."""
 
-_FROM = "offset start start_line startline first_line line_start from_line from skip start_index begin".split()
-_TO = "end end_line endline last_line line_end to_line to stop end_index".split()
-_LENGTH = "limit length num_lines max_lines page_size per_page size lines num count".split()
-_PAGE = "page page_number page_num pageno".split()
+_FROM = (
+    "offset start start_line startline startLine first_line line_start from_line from skip start_index begin".split()
+)
+_TO = "end end_line endline endLine last_line line_end to_line to stop end_index".split()
+_LENGTH = "limit length num_lines max_lines maxLines page_size pageSize per_page size lines num count".split()
+_PAGE = "page page_number pageNumber page_num pageno".split()
 _KINDS = {name: kind for kind, names in enumerate((_FROM, _TO, _LENGTH, _PAGE)) for name in names} | {"view_range": 4}
 _NAMED = re.compile(
-    rf"""['"]({"|".join(_KINDS)})['"](?:, |:)(?:\[(-?\d+),\s?(-?\d+)\]|['"]?(\d{{1,15}})['"]?(?=[,)}}\]]))""",
-    re.IGNORECASE,
+    rf"""['"]({"|".join(_KINDS)})['"](?:, |:)(?:\[(-?\d+),\s?(-?\d+)\]|['"]?(\d{{1,15}})['"]?(?=[,)}}\]]))"""
 )
 _SED = re.compile(r"\bsed -n ['\"\\]*(\d+)(?:,(\d+))?p['\"\\]*")
 _HEAD = re.compile(r"\bhead (?:-n ?|-)(\d+)\b")
@@ -54,13 +55,14 @@ def extent(near: str, arguments: str, tool: Tool, lines: int) -> Extent | None:
         return None
     if not (tool.looks or tool.mutates):
         return None
-    told = {_KINDS[match[1].lower()]: match for match in _NAMED.finditer(near)}
-    if not told:
+    matches = list(_NAMED.finditer(near))
+    if not matches:
         return None
+    told = {_KINDS[match[1]]: match for match in matches}
     if 3 in told:
         page = int(told[3][4] or 0)
-        return Extent(_without(near, told[3]), page, page + 1)
-    what = _NAMED.sub(lambda match: match[1], near)
+        return Extent(_rest(near, [told[3]]), page, page + 1)
+    what = _rest(near, matches)
     if 4 in told:
         numbers = sorted(int(told[4][place] or 0) for place in (2, 3))
         return None if numbers[0] < 0 else _shortened(Extent(what, numbers[0], numbers[1] + 1), lines)
@@ -69,8 +71,13 @@ def extent(near: str, arguments: str, tool: Tool, lines: int) -> Extent | None:
     return _shortened(Extent(what, start, stop), lines)
 
 
-def _without(near: str, match: re.Match[str]) -> str:
-    return f"{near[: match.start()]}{match[1]}{near[match.end() :]}"
+def _rest(near: str, matches: list[re.Match[str]]) -> str:
+    """The call without the numbers of its range, but with the names of what was told."""
+    parts, last = [], 0
+    for match in matches:
+        parts += [near[last : match.start()], match[1]]
+        last = match.end()
+    return "".join((*parts, near[last:]))
 
 
 def _shortened(found: Extent, lines: int) -> Extent | None:
@@ -82,16 +89,16 @@ def _shell(near: str, arguments: str, tool: Tool) -> Extent | None:
     """The range of a command that does nothing but look; one with several ranges has none."""
     if not ("sed" in near or "head" in near or "tail" in near or "NR" in near):
         return _viewed(near)
-    if not only_looks(arguments, tool):
+    ranges = [*(_SED.finditer(near) if "sed" in near else ()), *(_AWK.finditer(near) if "NR" in near else ())]
+    heads = list(_HEAD.finditer(near)) if "head" in near else []
+    tails = list(_TAIL.finditer(near)) if "tail" in near else []
+    several = len(ranges) + max(len(heads), len(tails)) != 1
+    if several or not only_looks(arguments, tool):
         return None
-    ranges = [*_SED.finditer(near), *_AWK.finditer(near)]
-    heads, tails = list(_HEAD.finditer(near)), list(_TAIL.finditer(near))
-    if len(ranges) == 1 and not (heads or tails):
+    if ranges:
         (one,) = ranges
         start = int(one[1])
         return Extent(near[: one.start()] + near[one.end() :], start, int(one[2] or start) + 1)
-    if ranges or len(heads) > 1 or len(tails) > 1 or not (heads or tails):
-        return None
     start = int(tails[0][1]) if tails else 1
     stop = start + int(heads[0][1]) if heads else 1 << 40
     return Extent(_HEAD.sub("", _TAIL.sub("", near)), start, stop)
@@ -101,8 +108,8 @@ def _viewed(near: str) -> Extent | None:
     """An editor's look at a file: such tools count as shells."""
     if "view_range" not in near:
         return None
-    match = next((one for one in _NAMED.finditer(near) if one[1].lower() == "view_range"), None)
+    match = next((one for one in _NAMED.finditer(near) if one[1] == "view_range"), None)
     if match is None or match[2] is None:
         return None
     numbers = sorted((int(match[2]), int(match[3])))
-    return None if numbers[0] < 0 else Extent(_without(near, match), numbers[0], numbers[1] + 1)
+    return None if numbers[0] < 0 else Extent(_rest(near, [match]), numbers[0], numbers[1] + 1)

@@ -13,6 +13,9 @@ from collections.abc import Iterator
 LONGEST = 16_384
 """Characters of arguments up to which a plan is looked for."""
 
+FRONT = 800
+"""Characters within which the list has to begin: what is looked for costs too much in long code."""
+
 STATUSES = frozenset(
     "pending todo open new not_started notstarted planned queued in_progress inprogress in-progress doing active "
     "started current running completed complete done finished closed skipped cancelled canceled blocked failed".split()
@@ -23,7 +26,6 @@ MARKS = frozenset("done completed complete finished checked".split())
 """Keys whose true or false says it."""
 
 _HINTS = ("pending", "progress", "complete", "done", "todo", "open", "started", "finished", "checked")
-_LIST = re.compile(r"\[\s*\{")
 _BOX = re.compile(r"^\s*(?:(?:[-*]|\d+[.)])\s*)?\[([ xX~>-])\]", re.MULTILINE)
 
 
@@ -31,8 +33,10 @@ def shape(arguments: str) -> str:
     """The statuses of the plan in a call's arguments; "": there is none."""
     if "[" not in arguments or len(arguments) > LONGEST:
         return ""
-    boxed = "[ ]" in arguments or "[x]" in arguments
-    if not boxed and (_LIST.search(arguments) is None or not any(hint in arguments.lower() for hint in _HINTS)):
+    front = arguments[:FRONT]
+    boxed = "[ ]" in front or "[x]" in front
+    listed = "[{" in front or "[ {" in front or "[\n" in front
+    if not boxed and not (listed and any(hint in arguments.lower() for hint in _HINTS)):
         return ""
     try:
         value = json.loads(arguments)

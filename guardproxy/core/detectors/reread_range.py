@@ -10,11 +10,12 @@ looks at its paragraphs one by one; that is why it takes five.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from guardproxy.core.detectors._count import FAILED, MUTATES, PENDING, VOID, Round, has, newest, rounds
+from guardproxy.core.detectors._count import FAILED, MUTATES, PENDING, VOID, has, newest, rounds
 from guardproxy.core.model import NO_FP, Finding, Fp, Step, Trail, Triple
+
+Part = tuple[int, int]  # from the first that was read to the one after the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,35 +32,38 @@ class Settings:
     """Rounds from one look at the thing to the next; a longer pause starts the count anew."""
 
 
-@dataclass(slots=True)
 class _Read:
-    """What has been read of one thing, and the looks that brought nothing."""
+    """What has been read of one thing, oldest first, and the looks that brought nothing."""
 
-    settings: Settings
-    known: dict[tuple[int, int], Fp] = field(default_factory=dict)  # range to its result
-    counted: list[tuple[int, Step]] = field(default_factory=list)
-    since: int = 0
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._known: list[Part] = []  # apart from each other, ascending
+        self._results: dict[Part, Fp] = {}
+        self.counted: list[tuple[int, Step]] = []
+        self._at = 0
 
     def forget(self) -> None:
         """The thing may be another now."""
-        self.known.clear()
+        self._known.clear()
+        self._results.clear()
         self.counted.clear()
 
-    def look(self, at: int, step: Step) -> None:
-        """Take in one look."""
-        part = (step.bearing.start, step.bearing.stop)
-        if self.known.get(part, step.result) != step.result:
+    def look(self, place: int, at: int, step: Step) -> None:
+        """Take in one look, in the round that is at this place."""
+        part = _part(step)
+        if self._results.setdefault(part, step.result) != step.result:
             self.forget()
-        if self.since > self.settings.gap:
+            self._results[part] = step.result
+        if place - self._at > self._settings.gap:
             self.counted.clear()
-        self.since = 0
-        length = part[1] - part[0]
-        covered = _covered(part, self.known)
-        if covered >= self.settings.share * length:
+        self._at = place
+        length, covered = part[1] - part[0], _covered(part, self._known)
+        if covered >= self._settings.share * length:
             self.counted.append((at, step))
         elif covered * 2 < length:
             self.counted.clear()
-        self.known[part] = step.result
+        if covered < length:
+            self._known = _joined(self._known, part)
 
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
@@ -67,21 +71,25 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     last = newest(trail)
     if last is None:
         return None
-    wanted = {step.bearing.target for step in last.steps if step.bearing.target != NO_FP}
-    found = [f for target in sorted(wanted) if (f := _judge(target, list(rounds(trail)), settings))]
-    return max(found, key=lambda f: f.count, default=None)
+    wanted = {step.bearing.target: step for step in last.steps if step.bearing.target != NO_FP}
+    found = [f for step in wanted.values() if (f := _judge(step, trail, settings))]
+    return max(found, key=lambda f: (f.count, f.subject), default=None)
 
 
-def _judge(target: Fp, past: list[Round], settings: Settings) -> Finding | None:
+def _judge(wanted: Step, trail: Trail, settings: Settings) -> Finding | None:
+    target, (start, stop) = wanted.bearing.target, _part(wanted)
+    before = sorted([_part(step) for step in trail.steps if step.bearing.target == target and step is not wanted])
+    if _covered((start, stop), before) < settings.share * (stop - start):
+        return None  # paging forward, as most do
+    past = list(rounds(trail))
     read = _Read(settings)
-    for one in reversed(past):
-        read.since += 1
+    for place, one in enumerate(reversed(past)):
         if any(has(step.flags, MUTATES) and step.bearing.target == NO_FP for step in one.steps):
             read.forget()
-        for at, step in sorted(zip(one.at, one.steps, strict=True), key=lambda pair: pair[0]):
+        for at, step in zip(one.at, one.steps, strict=True):
             if step.bearing.target == target and not has(step.flags, FAILED | VOID | PENDING):
-                read.look(at, step)
-    looks = read.counted
+                read.look(place, at, step)
+    looks = sorted(read.counted, key=lambda look: look[0])
     if len(looks) < 2 or looks[-1][0] not in past[0].at:
         return None
     reason = f"{looks[-1][1].tool} read {len(looks)} times what it had read before, under other numbers"
@@ -90,12 +98,25 @@ def _judge(target: Fp, past: list[Round], settings: Settings) -> Finding | None:
     return Finding("reread_range", len(looks), settings.triple, target, nears, reason, ordinals)
 
 
-def _covered(part: tuple[int, int], known: Iterable[tuple[int, int]]) -> int:
-    """How much of a range the known ones cover together."""
-    covered, reached = 0, part[0]
-    for start, stop in sorted(known):
-        begin, end = max(start, reached), min(stop, part[1])
-        if begin < end:
-            covered += end - begin
-            reached = end
+def _part(step: Step) -> Part:
+    return step.bearing.start, step.bearing.stop
+
+
+def _covered(part: Part, known: list[Part]) -> int:
+    """How much of a range the known ones, ascending, cover together."""
+    covered, reached, end = 0, *part
+    for start, stop in known:
+        if start >= end:
+            break
+        if stop > reached:
+            covered += min(stop, end) - max(start, reached)
+            reached = min(stop, end)
     return covered
+
+
+def _joined(known: list[Part], part: Part) -> list[Part]:
+    """The ranges with one more, those that meet as one."""
+    start, stop = part
+    apart = [one for one in known if one[1] < start or one[0] > stop]
+    meeting = [one for one in known if one[1] >= start and one[0] <= stop]
+    return sorted([*apart, (min([start, *(a for a, _ in meeting)]), max([stop, *(b for _, b in meeting)]))])
