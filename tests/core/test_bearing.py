@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from guardproxy.core.bearing import ABSENT, NOTHING, Bearing
-from guardproxy.core.fact import pack
-from guardproxy.core.model import NO_FP, Step
-from tests.core.talk import step
+from guardproxy.core.fact import pack, unpack
+from guardproxy.core.model import NO_FP
+from guardproxy.core.session import observe
+from tests.core.talk import PRINTER, ask, called, result, step, user
 
 ANY = bytes(range(16))
 
@@ -32,5 +35,50 @@ def test_most_steps_bear_on_nothing_and_cost_nothing_for_it() -> None:
 )
 def test_a_fact_grows_by_what_there_is(bearing: Bearing, more: int) -> None:
     plain = step("f")
-    bearing_step = Step(**{name: getattr(plain, name) for name in plain.__slots__} | {"bearing": bearing})
-    assert len(pack(bearing_step)) - len(pack(plain)) == more
+    assert len(pack(replace(plain, bearing=bearing))) - len(pack(plain)) == more
+
+
+def test_a_turn_brings_words_places_and_the_report() -> None:
+    """From the request to the facts: what detectors read was put there by `observe`."""
+    conversation = [
+        user("go"),
+        called(("f", '{"n":1}', "a"), ("g", "{}", "b"), text="Let me look."),
+        result("one", "a"),
+        result("two", "b"),
+        called(("f", '{"n":2}', "c")),
+        result("three", "c"),
+    ]
+    told = ask(*conversation)
+    told = replace(told, declared=replace(told.declared, progress=(1, 2, 3, 4, 5)))
+    steps = [[unpack(fact) for fact in part.facts] for part in observe(told, PRINTER, 7).rounds]
+    assert [[one.place for one in part] for part in steps] == [[1, 1], [4]]
+    said = PRINTER.words("Let me look.")
+    assert [[one.bearing.said for one in part] for part in steps] == [[said, NO_FP], [NO_FP]]
+    assert [[one.bearing.report for one in part] for part in steps] == [[(), ()], [(1, 2, 3, 4, 5)]]
+
+
+def test_the_same_call_with_other_words_is_another_fact() -> None:
+    """Rounds are remembered by what was called; the words are part of it."""
+    words = []
+    for text in ("first", "second", None):
+        asked = ask(user("go"), called(("f", "{}", "a"), text=text), result("one", "a"))
+        words.append(unpack(observe(asked, PRINTER, 0).rounds[0].facts[0]).bearing.said)
+    assert words == [PRINTER.words("first"), PRINTER.words("second"), NO_FP]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "answer", "kind"),
+    [
+        ("read_file", '{"path":"a","offset":3,"limit":2}', "x\ny", "target"),
+        ("update_plan", '{"plan":[{"s":"a b","st":"open"},{"s":"c d","st":"done"}]}', "ok", "shape"),
+        ("sh", '{"cmd":"pytest"}', "3 failed", "left"),
+        ("sh", '{"cmd":"cat log"}', "pages 3 failed us", ""),
+        ("read_file", '{"path":"a","offset":3,"limit":2}', "Error: no such file", ""),
+        ("read_file", '{"path":"a","offset":3,"limit":2}', None, ""),
+    ],
+)
+def test_what_a_step_bears_on(tool: str, arguments: str, answer: str | None, kind: str) -> None:
+    bearing = step(tool, arguments, answer).bearing
+    known = {name for name, one in bearing._asdict().items() if one != getattr(NOTHING, name)}
+    assert known - {"start", "stop"} == ({kind} if kind else set())
+    assert bearing.left == (3 if kind == "left" else -1)
