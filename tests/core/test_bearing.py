@@ -72,7 +72,7 @@ def test_the_same_call_with_other_words_is_another_fact() -> None:
         ("read_file", '{"path":"a","offset":3,"limit":2}', "x\ny", "target"),
         ("update_plan", '{"plan":[{"s":"a b","st":"open"},{"s":"c d","st":"done"}]}', "ok", "shape"),
         ("sh", '{"cmd":"pytest"}', "3 failed", "left"),
-        ("sh", '{"cmd":"cat log"}', "pages 3 failed us", ""),
+        ("sh", '{"cmd":"cat log"}', "all is well here", ""),
         ("read_file", '{"path":"a","offset":3,"limit":2}', "Error: no such file", ""),
         ("read_file", '{"path":"a","offset":3,"limit":2}', None, ""),
     ],

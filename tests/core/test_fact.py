@@ -82,6 +82,14 @@ def test_another_version_is_refused() -> None:
         unpack(bytes((fact._VERSION + 1,)) + pack(step("f"))[1:])
 
 
+@pytest.mark.parametrize("place", [16, 17])
+def test_parts_that_are_not_known_are_refused(place: int) -> None:
+    raw = bytearray(pack(step("f")))
+    raw[place] = 255
+    with pytest.raises(ValueError, match="torn"):
+        unpack(bytes(raw))
+
+
 def test_words_said_with_a_call_go_with_it() -> None:
     said = PRINTER.words("Let me  LOOK.")
     assert said == PRINTER.words("let me look.")

@@ -39,7 +39,7 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     for step in reversed(trail.steps):
         if step.kind is Kind.CALL:
             break
-        if step.kind is Kind.TEXT or step.kind is Kind.EMPTY:
+        if step.kind is not Kind.BOUNDARY:
             said.append(step)
     if not said:
         return None

@@ -31,6 +31,7 @@ def trail(line: str) -> Trail:
         ("a # # # b #", None),  # something new
         ("a # # # b # #", 2),
         ("a # # - # #", 2),  # an answer came
+        ("a # - # - # #", 2),
         ("a # # # b", None),  # it went on
         ("# # #", 3),
     ],
