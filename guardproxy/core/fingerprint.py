@@ -148,7 +148,7 @@ class Fingerprinter:
         if flags & _FAILED:
             left = failures(told)
             return Bearing(left=left) if left >= 0 else NOTHING
-        part = extent(canon.near, arguments, tool, told.count("\n") + 1)
+        part = extent(canon.near, arguments, tool, told.count("\n") + told.count("\\n") + 1)
         if part is not None:
             return Bearing(_finish(hasher, f"extent\0{part.what}"), part.start, part.stop)
         plan = "" if tool.shell else shape(arguments)

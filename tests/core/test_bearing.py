@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -82,3 +83,12 @@ def test_what_a_step_bears_on(tool: str, arguments: str, answer: str | None, kin
     known = {name for name, one in bearing._asdict().items() if one != getattr(NOTHING, name)}
     assert known - {"start", "stop"} == ({kind} if kind else set())
     assert bearing.left == (3 if kind == "left" else -1)
+
+
+def test_lines_inside_json_are_lines() -> None:
+    """What came bounds the range that was read; tools put text into JSON, where a line's end is written out."""
+    plain, packed = (
+        step("read_file", '{"path":"a","start_line":1,"end_line":99}', text).bearing
+        for text in ("x\n" * 29 + "x", json.dumps({"output": "x\n" * 29 + "x"}))
+    )
+    assert (plain.start, plain.stop) == (packed.start, packed.stop) == (1, 31)

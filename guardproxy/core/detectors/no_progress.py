@@ -1,12 +1,12 @@
 """Work that goes on and gets nowhere: a check that fails as before after each change, or reports without a gain.
 
-Sees: (1) changes and a failing check in turns, where neither the output (but for numbers) nor the number of failures
-moves, whatever the check is called with; a number that changes, another failure, or the check's success ends it.
-People work like that for a while, so it is nudged late, and ended only when it is hopeless. (2) What the agent itself
-reports in `x-guardproxy-progress` (DESIGN section 6): reports in a row of which none is better in any number than all
-before it. Plain reads are no progress and no lack of it. Cost: nothing where the newest call did not fail and reported
-nothing; else the rounds of the window. Known false alarm: a long search for the cause of one failure, with edits that
-only print; hence six.
+Sees: (1) changes and a failing check in turns, where neither the output nor the number of failures moves, whatever the
+check is called with; a number that changes, another failure, or the check's success ends it. People work like that for
+a while, so it is nudged late, and ended only when it is hopeless. (2) What the agent itself reports in
+`x-guardproxy-progress` (DESIGN section 6): reports in a row of which none is better in any number than all before it.
+Plain reads are no progress and no lack of it. Cost: nothing where the newest call did not fail and reported nothing;
+else the rounds of the window. Known false alarm: a long search for the cause of one failure, with edits that only
+print; hence six.
 """
 
 from __future__ import annotations
@@ -71,13 +71,17 @@ def _unmoved(trail: Trail, settings: Settings) -> Finding | None:
 
 
 def _equal(step: Step, wanted: Step) -> bool:
-    """Whether a check failed as the newest one did: the same output but for numbers, or as many failures of a kind.
+    """Whether a check failed as the newest one did: as many failures of a kind, or the very same output.
 
-    A kind alone is not enough: "exit code 1" is the kind of everything that fails without a word.
+    A kind alone is not enough: "exit code 1" is the kind of everything that fails without a word. Where no number of
+    failures is told, other numbers may be what moves ("accuracy 0.83").
     """
-    if step.signature != wanted.signature or step.tool != wanted.tool or step.bearing.left != wanted.bearing.left:
+    if step.tool != wanted.tool or step.bearing.left != wanted.bearing.left:
         return False
-    return wanted.bearing.left >= 0 or step.masked_result == wanted.masked_result
+    if step.result == wanted.result:
+        return True
+    same = step.masked_result == wanted.masked_result or step.signature == wanted.signature
+    return wanted.bearing.left >= 0 and same
 
 
 def _moves(step: Step, wanted: Step, checks: list[tuple[int, Step]]) -> bool:

@@ -53,7 +53,7 @@ def look(number: int) -> Turn:
         ([*cycle("3 failed", "3 failed"), *map(look, range(6)), *cycle("3 failed")], None),  # a longer pause
         ([turn for n in range(6) for turn in (edit(n), ("sh", f'{{"cmd":"grep x{n}"}}', ""))], None),
         ([*cycle(*["3 failed"] * 6), look(0)], None),  # the newest is no failure
-        ([turn for n in range(6) for turn in (edit(n), ("sh", f'{{"cmd":"c{n}"}}', f"Error: nothing in {n}"))], 6),
+        ([turn for n in range(6) for turn in (edit(n), ("sh", f'{{"cmd":"c{n}"}}', f"Error: accuracy 0.8{n}"))], None),
         ([turn for n in "abcdef" for turn in (edit(1), ("sh", f'{{"cmd":"{n}"}}', f"Error: no {n * 3} here"))], None),
     ],
 )
