@@ -16,7 +16,8 @@ import aiohttp
 from aiohttp import web
 
 from guardproxy.config import Config, build
-from guardproxy.http.app import Proxy, assemble
+from guardproxy.http.app import Proxy
+from guardproxy.http.assembly import assemble
 from guardproxy.http.books import TurnStore
 from guardproxy.secrets import derive
 from guardproxy.telemetry import Telemetry

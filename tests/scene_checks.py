@@ -80,7 +80,7 @@ def check_numbers(turns: list[Turn]) -> None:
     """Turns are counted one by one; another attempt at one, and what comes after an end, are none."""
     number = 0
     for turn in turns:
-        again = turn.last is not None and turn.last.status != 200
+        again = turn.last is not None and turn.last.failed
         if not (again or turn.report.view.closed or turn.expected == "deny"):
             number += 1
         assert turn.answer.headers["x-guardproxy-turn"] == str(number + (turn.expected == "deny"))
@@ -91,6 +91,8 @@ def verdict(turn: Turn) -> None:
     said, expected = turn.answer.verdict, turn.expected
     if not expected:
         assert said in ("pass", "observe"), said
+        told = turn.scene.observed.get(turn.number, "")
+        assert not told or (said, turn.answer.rule) == ("observe", told), turn.answer.rule
         assert turn.answer.status == turn.move.status
         return
     assert said == {"over": "cut"}.get(expected, expected), f"expected {expected}, got {said} ({turn.answer.rule})"
@@ -152,7 +154,7 @@ def request(turn: Turn) -> None:
     undone = undo(plain, added, turn.messages)
     assert undone == turn.sent
     prefix(turn)
-    if turn.last is not None and turn.last.status != 200:
+    if turn.last is not None and turn.last.failed:
         assert turn.before is not None
         assert turn.before.got is not None
         assert body == turn.before.got.body, "another attempt, another body"

@@ -154,7 +154,6 @@ def _plans() -> list[Scene]:
             "B27 a plan that is only reworded",
             [_plan([(step, "pending") for step in steps]) for steps in REWORDED],
             {3: "nudge"},  # the threshold of a rule that is not there yet
-            waits_for="the shape of a plan: steps and their states without the words (issue 3)",
         ),
         Scene(
             "B27 a plan that advances",

@@ -87,7 +87,6 @@ def _compactions(t: Thresholds) -> list[Scene]:
                 seen(4): "nudge",
             },  # its place was taken away: it is said again
             differs="the log's third compaction: it is seen in the tenth request",
-            waits_for="a count of compactions without a new result in between (issue 3)",
         ),
         Scene(
             "B57 compaction after compaction, with results that are new",

@@ -30,7 +30,8 @@ class Move:
 
     `results` answer `calls` in order; None: no result. `then` are messages that the client adds. `deltas`: the streamed
     form, where the case is about it. `forgets`: the client appends nothing. `anew`: what stood before this move is
-    replaced by these messages. `order` says in which order the results are sent.
+    replaced by these messages, also after a refusal. `error` is the body of a refusal. `headers` come with the request
+    that follows. `order` says in which order the results are sent.
     """
 
     text: str | None = None
@@ -46,6 +47,13 @@ class Move:
     order: tuple[int, ...] = ()
     status: int = 200
     written: tuple[tuple[str, Json, str], ...] = ()  # calls that stand in the text: tool, arguments, result
+    error: str = '{"error":{"message":"try later","type":"server_error"}}'
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """The client has no answer and asks the very same again."""
+        return self.status != 200 and self.anew is None
 
 
 def act(
@@ -119,6 +127,7 @@ class Scene:
     counted: Mapping[int, int] = field(default_factory=dict)  # requests that the provider got, after so many moves
     spared: Mapping[int, str] = field(default_factory=dict)  # regular expressions for why a count was not raised
     pause_ms: int = 2000
+    observed: Mapping[int, str] = field(default_factory=dict)  # rules that are told on requests without a verdict
     language: str = "en"
     tools: bool = True  # the requests offer tools
     differs: str = ""  # why the numbers are not the log's, where that is by decision
@@ -206,7 +215,7 @@ class Player:
         provider.script = lambda _got: _said(move, calls)
         known = len(provider.got)
         sent = self._body()
-        answer = await self.live.post(sent, self._headers)
+        answer = await self.live.post(sent, {**self._headers, **(last.headers if last else {})})
         reached = provider.got[known:]
         assert len(reached) < 2, f"{number}: the provider was asked {len(reached)} times"
         before = self.turns[-1] if self.turns else None
@@ -227,7 +236,7 @@ class Player:
                 before,
             )
         )
-        if move.status == 200:
+        if not move.failed:
             self._append(move, calls)
 
     def _body(self) -> bytes:
@@ -244,7 +253,7 @@ class Player:
     def _append(self, move: Move, calls: tuple[tuple[str, str, str], ...]) -> None:
         if move.anew is not None:
             self._history = [self._opening[0], *move.anew]
-        if not move.forgets:
+        if not (move.forgets or move.status != 200):
             self._history += [_message(move, calls), *_results(move, calls), *move.then]
 
 
@@ -272,7 +281,7 @@ def _results(move: Move, calls: tuple[tuple[str, str, str], ...]) -> list[Json]:
 def _said(move: Move, calls: tuple[tuple[str, str, str], ...]) -> Said:
     """The provider's answer: plain, or in the form that the case is about."""
     if move.status != 200:
-        return Said(status=move.status, raw=b'{"error":{"message":"try later","type":"server_error"}}')
+        return Said(status=move.status, raw=move.error.encode())
     said = Said(move.text, calls, finish=move.finish)
     if not (move.deltas or move.legacy or move.forgets):
         return said

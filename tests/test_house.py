@@ -30,6 +30,8 @@ ELSEWHERE = {
     "core/view.py": ("tests/store", "values only; what the store is asked and answers"),
     "replaying/told.py": ("tests/test_replay.py", "values only; what a replay makes of a run"),
     "demo/local.py": ("tests/demo/test_run.py", "needs the extra local-model; run there if it is installed"),
+    "http/assembly.py": ("tests/http/test_worker.py", "wiring; every test over HTTP and every worker goes through it"),
+    "http/settling.py": ("tests/http/test_turn.py", "the end of every turn; with the store there, away and failing"),
     "http/panic.py": ("tests/http/test_serve.py", "needs a running proxy"),
     "http/trace.py": ("tests/http/test_serve.py", "needs a store with a session in it"),
 }

@@ -276,3 +276,20 @@ def test_a_file_that_fails_while_it_is_read_is_a_wrong_command() -> None:
         pytest.skip("no /proc here")
     with pytest.raises(ConfigError, match="cannot read"):
         replay.run(memory, Policy(), out=io.StringIO())
+
+
+def test_reports_of_progress_stand_in_the_message_that_ends_a_request() -> None:
+    turns = [call("work", f"done {n}", part=f"{chr(97 + n)}x") for n in range(6)]
+    for turn in turns:
+        turn[-1]["x-guardproxy-progress"] = {"completed_steps": 2}
+    assert [one[2:] for one in said(recorded(*turns))] == [("nudge", "no_progress", 4)]
+    for number, turn in enumerate(turns):
+        turn[-1]["x-guardproxy-progress"] = {"completed_steps": number}
+    assert said(recorded(*turns)) == []
+
+
+def test_a_report_that_cannot_be_read_is_refused_in_words() -> None:
+    turn = call("work", "done")
+    turn[-1]["x-guardproxy-progress"] = {"completed_steps": -1}
+    with pytest.raises(BadAsk, match=r"x-guardproxy-progress.*completed_steps"):
+        said(recorded(turn))

@@ -21,8 +21,10 @@ from guardproxy.api._declared import declare
 from guardproxy.api._error import error
 from guardproxy.api._json import read_object
 from guardproxy.api._prefix import Messages, Prefixes
+from guardproxy.api._progress import progress
 from guardproxy.api._reply import reply
 from guardproxy.api._sse import comment
+from guardproxy.api._too_long import too_long
 from guardproxy.api._tools import finish_tool, tool_choice, tool_names
 from guardproxy.core.model import Ask, Declared, Message
 from guardproxy.errors import BadAsk
@@ -40,6 +42,7 @@ __all__ = [
     "message",
     "read",
     "reply",
+    "too_long",
     "watch",
     "widen",
     "write",
@@ -67,9 +70,14 @@ def read(body: bytes, headers: Mapping[str, str], *, short: bool = False, prefix
         tools=parsed.get("tools") or parsed.get("functions") or (),
         body=body,
         parsed=parsed,
-        declared=declare(headers, parsed),
+        declared=_declared(headers, parsed),
         short=short,
     )
+
+
+def _declared(headers: Mapping[str, str], parsed: Mapping[str, object]) -> Declared:
+    declared, told = declare(headers, parsed), progress(headers)
+    return replace(declared, progress=told) if told else declared
 
 
 def widen(ask: Ask) -> Ask:

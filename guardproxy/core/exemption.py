@@ -30,6 +30,7 @@ class Exemption(StrEnum):
     WAIT_TOOL = "wait_tool", "Thinking, calculating and pausing look at nothing outside: no evidence for long."
     IMAGES = "images", "The same call keeps bringing other pictures or files: a screen that is watched."
     USER_MESSAGE = "user_message", "A person spoke in between: what was done before belongs to another request."
+    REPORTED_PROGRESS = "reported_progress", "The agent itself reported that it got on (x-guardproxy-progress)."
     FALSE_ALARM = "false_alarm", "A person called this a false alarm: until a set time the rule only observes."
     DUPLICATE_IN_ROUND = "duplicate_in_round", "Equal calls in one message are one occurrence."
 

@@ -9,18 +9,24 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import cast
 
 from xxhash import xxh3_128_digest
 
 from guardproxy.core import outcome
+from guardproxy.core.bearing import NOTHING, Bearing
 from guardproxy.core.canon import Canon, canonical
+from guardproxy.core.extent import extent
+from guardproxy.core.fact import FLAGS, is_boundary, pack, stamp, unpack
 from guardproxy.core.mask import mask, result_text, without_digits
 from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
+from guardproxy.core.plan import shape
+from guardproxy.core.tally import failures
 from guardproxy.core.tools import DEFAULT_RULES, Rules, Tool, changes, only_looks, tool_of, waits
 
-__all__ = ["GUARD_MARK", "Fingerprinter", "Rules", "hash16", "mask", "pack", "strip_own", "unpack"]
+__all__ = [
+    "GUARD_MARK", "Fingerprinter", "Rules", "hash16", "is_boundary", "mask", "pack", "stamp", "strip_own", "unpack",
+]  # fmt: skip
 
 GUARD_MARK = "[guardproxy]"
 """Every text of ours begins with this, so that a copy in a request can be taken out; the ledger is the authority."""
@@ -30,8 +36,8 @@ FORM = 80
 
 LONG = 40  # characters from which the text that answers a reply is a program's: a person says "go on"
 
-TOOL_NAME = 128
-"""Bytes of a tool's name that a fact keeps."""
+WORDS = 2_000
+"""Characters of what is said beside calls that are compared."""
 
 
 def strip_own(text: str) -> str:
@@ -67,10 +73,8 @@ def _raw(part: str | bytes) -> bytes:
     return part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
 
 
-_Known = tuple[tuple[Fp, Fp, Fp, Fp, Fp, Fp], Flag, Flag, str]
+_Known = tuple[tuple[Fp, Fp, Fp, Fp, Fp, Fp], Flag, Flag, str, Bearing]
 _ROUND_START, _INVALID, _THINK, _MUTATES = map(int, (Flag.ROUND_START, Flag.INVALID, Flag.THINK, Flag.MUTATES))
-_FLAGS = tuple(Flag(number) for number in range(1 << len(Flag)))
-"""Every combination, made once: making one costs as much as a hash."""
 _MEDIA, _VOID, _FAILED, _PENDING, _SILENT = map(int, (Flag.MEDIA, Flag.VOID, Flag.FAILED, Flag.PENDING, Flag.SILENT))
 
 
@@ -125,8 +129,8 @@ class Fingerprinter:
             if len(self._memo) >= self._memo_size:
                 self._memo.clear()
             self._memo[known] = found
-        prints, flags, opening, tool = found
-        return Step(Kind.CALL, tool, *prints, opening if first else flags, at_ms)
+        prints, flags, opening, tool, bearing = found
+        return Step(Kind.CALL, tool, *prints, opening if first else flags, at_ms, 0, bearing)
 
     def _compute(self, call: Call, result: Message | None) -> _Known:
         name, arguments, _ = call
@@ -143,7 +147,19 @@ class Fingerprinter:
             answer, masked_answer, signature, more = self._result(hasher, arguments, result, tool)
         flags |= more
         prints = (exact, near, masked, answer, masked_answer, signature)
-        return prints, _FLAGS[flags], _FLAGS[flags | _ROUND_START], name
+        bearing = NOTHING if result is None else self._bearing(hasher, canon, arguments, tool, flags, result.text)
+        return prints, FLAGS[flags], FLAGS[flags | _ROUND_START], name, bearing
+
+    def _bearing(self, hasher: _Hasher, canon: Canon, arguments: str, tool: Tool, flags: int, told: str) -> Bearing:
+        """What the step bears on, beside what it is; most have nothing of it."""
+        if flags & _FAILED:
+            left = failures(told)
+            return Bearing(left=left) if left >= 0 else NOTHING
+        part = extent(canon.near, arguments, tool, told.count("\n") + told.count("\\n") + 1)
+        if part is not None:
+            return Bearing(_finish(hasher, f"extent\0{part.what}"), part.start, part.stop)
+        plan = "" if tool.shell else shape(arguments)
+        return Bearing(shape=_finish(hasher, f"plan\0{plan}")) if plan else NOTHING
 
     def _canonical(self, call: Call, tool: Tool) -> Canon:
         """Canonical arguments, remembered: a call is looked at when it is proposed and again with its result."""
@@ -228,63 +244,17 @@ class Fingerprinter:
             self._texts[hash(text)] = known
         return known
 
+    def words(self, text: str) -> Fp:
+        """What is said beside calls, spacing and case ignored; NO_FP: nothing is."""
+        plain = " ".join(text[:WORDS].casefold().split())
+        return self.hash16("words", plain) if plain else NO_FP
+
+    def refused_length(self, at_ms: int) -> Step:
+        """The provider's word that the conversation is too long for its model."""
+        same = self.hash16("too long")
+        return Step(Kind.TOO_LONG, "", same, same, same, flags=Flag.ROUND_START, at_ms=at_ms)
+
     def call(self, call: Call) -> Fp:
         """The exact canonical action: what delivered rounds and counters of the same call are known by."""
         tool, hasher = self._tool(call.name)
         return _finish(hasher, self._canonical(call, tool).exact)
-
-
-_HEAD = struct.Struct("<BBHQBB")
-_AT = 4  # where the time stands in the header
-_VERSION = 1
-_KINDS = tuple(Kind)
-_BOUNDARY = bytes((_VERSION, Kind.BOUNDARY))
-
-
-def pack(step: Step) -> bytes:
-    """The compact form that the ring keeps: a version byte, header, tool name, and the fingerprints that differ."""
-    name = step.tool.encode("utf-8", "replace")[:TOOL_NAME]
-    call, near, result, signature = step.call, step.near, step.result, step.signature
-    present, prints = 0, []
-    for bit, fp, base in (
-        (1, call, NO_FP),
-        (2, near, call),
-        (4, step.masked, near),
-        (8, result, NO_FP),
-        (16, step.masked_result, result),
-        (32, signature, NO_FP),
-    ):
-        if fp != base:
-            present |= bit
-            prints.append(fp)
-    head = _HEAD.pack(_VERSION, step.kind, step.flags, max(0, step.at_ms), present, len(name))
-    return b"".join((head, name, *prints))
-
-
-def stamp(fact: bytes, at_ms: int) -> bytes:
-    """The same fact at another time."""
-    return b"".join((fact[:_AT], at_ms.to_bytes(8, "little"), fact[_AT + 8 :]))
-
-
-def is_boundary(fact: bytes) -> bool:
-    """Whether a packed fact is the beginning of a request span; quicker than looking at its step."""
-    return fact[:2] == _BOUNDARY
-
-
-@lru_cache(maxsize=65_536)  # a ring comes back with every turn; a step is 0.4 KB
-def unpack(fact: bytes) -> Step:
-    """The step of a packed fact. Raises ValueError for a fact of another version or a torn one: callers skip it."""
-    if len(fact) < _HEAD.size or fact[0] != _VERSION:
-        raise ValueError("not a step of this version")
-    _, kind, flags, at_ms, present, length = _HEAD.unpack_from(fact)
-    at = _HEAD.size + length
-    if present > 63 or kind >= len(_KINDS) or len(fact) != at + 16 * present.bit_count():
-        raise ValueError("a torn step")
-    prints = [fact[start : start + 16] for start in range(at, len(fact), 16)]
-    for bit in range(6):
-        if not present >> bit & 1:
-            prints.insert(bit, prints[bit - 1] if bit in (1, 2, 4) else NO_FP)
-    call, near, masked, result, masked_result, signature = prints
-    name = fact[_HEAD.size : _HEAD.size + length].decode("utf-8", "replace")
-    known = _FLAGS[flags] if flags < len(_FLAGS) else Flag(flags)
-    return Step(_KINDS[kind], name, call, near, masked, result, masked_result, signature, known, at_ms)

@@ -31,6 +31,8 @@ PRESETS: Mapping[str, Preset] = {
         "healthy runs seldom go, and ends sooner everywhere. More healthy runs hear a nudge that they did not need; "
         "rules whose first word would come too early (plain repeats, errors with one signature) keep it.",
         {
+            "compaction": {"triple": Triple(2, 0, 4)},
+            "context_overflow": {"triple": Triple(3, 0, 6)},
             "cycle": {"triple": Triple(2, 3, 4)},
             "error_signature": {"triple": Triple(4, 5, 6), "listing": Triple(4, 6, 9)},
             "interleaved_repeat": {"triple": Triple(3, 4, 6), "weak": Triple(6, 9, 0)},
@@ -40,6 +42,7 @@ PRESETS: Mapping[str, Preset] = {
                 "same_words": Triple(2, 3, 4),
                 "same_answer": Triple(3, 4, 6),
             },
+            "no_progress": {"unmoved": Triple(6, 0, 16), "reports": Triple(4, 6, 0)},
             "nothing_new": {"triple": Triple(4, 6, 9)},
             "repeated_call": {
                 "triple": Triple(3, 4, 5),
@@ -47,12 +50,14 @@ PRESETS: Mapping[str, Preset] = {
                 "thoughts": Triple(6, 9, 16),
             },
             "repeated_error": {"triple": Triple(3, 4, 5)},
+            "reread_range": {"triple": Triple(5, 7, 9)},
             "same_result": {
                 "void": Triple(4, 6, 9),
                 "numbers": Triple(3, 5, 6),
                 "informative": Triple(6, 9, 12),
             },
             "unchanged_poll": {"triple": Triple(6, 9, 16)},
+            "unmoved_plan": {"triple": Triple(3, 6, 0)},
         },
     ),
     "balanced": Preset("The default: the detectors' own numbers, each with its reason beside it."),
@@ -61,6 +66,8 @@ PRESETS: Mapping[str, Preset] = {
         "word, and longer until an end. No healthy development run hears anything; about a quarter of the loops that "
         "the default finds are not found before their recording ends.",
         {
+            "compaction": {"triple": Triple(4, 0, 9)},
+            "context_overflow": {"triple": Triple(6, 0, 12)},
             "cycle": {"triple": Triple(4, 6, 8)},
             "error_signature": {"triple": Triple(6, 8, 12), "listing": Triple(6, 10, 16)},
             "interleaved_repeat": {"triple": Triple(6, 8, 12), "weak": Triple(9, 0, 0)},
@@ -70,6 +77,7 @@ PRESETS: Mapping[str, Preset] = {
                 "same_words": Triple(4, 6, 9),
                 "same_answer": Triple(6, 9, 14),
             },
+            "no_progress": {"unmoved": Triple(9, 0, 0), "reports": Triple(6, 12, 0)},
             "nothing_new": {"triple": Triple(8, 12, 18)},
             "repeated_call": {
                 "triple": Triple(4, 6, 9),
@@ -77,12 +85,14 @@ PRESETS: Mapping[str, Preset] = {
                 "thoughts": Triple(12, 18, 30),
             },
             "repeated_error": {"triple": Triple(4, 6, 9)},
+            "reread_range": {"triple": Triple(9, 14, 20)},
             "same_result": {
                 "void": Triple(8, 12, 0),
                 "numbers": Triple(6, 9, 0),
                 "informative": Triple(12, 18, 24),
             },
             "unchanged_poll": {"triple": Triple(12, 18, 36)},
+            "unmoved_plan": {"triple": Triple(5, 0, 0)},
         },
     ),
 }

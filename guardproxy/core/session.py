@@ -13,9 +13,10 @@ from functools import lru_cache
 from typing import TypeVar, cast
 from urllib.parse import quote
 
-from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter, is_boundary, pack, stamp, unpack
+from guardproxy.core.fact import is_boundary, pack, reported, stamp, unpack
+from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter
 from guardproxy.core.harness import is_harness
-from guardproxy.core.model import Ask, Call, Step, Trail
+from guardproxy.core.model import NO_FP, Ask, Call, Step, Trail
 from guardproxy.core.rounds import Round, latest, rounds
 from guardproxy.core.view import Identity, RoundFact, TurnFact, View
 from guardproxy.core.written import own_words
@@ -132,7 +133,7 @@ def observe(ask: Ask, printer: Fingerprinter, now_ms: int) -> TurnFact:
     return TurnFact(
         _conversation(ask, printer),
         ask.count,
-        _window(facts),
+        reported(_window(facts), ask.declared.progress),
         _last_user(ask, printer),
         stamp(boundary, now_ms),
         stamp(blank, now_ms),
@@ -158,17 +159,17 @@ def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[byte
     if not turn.calls:
         digest = round_digest(printer, turn.calls, turn.text)
         return RoundFact(digest, turn.index, _spoken(turn, printer, now_ms, genuine=fresh))
-    key = hash(("called", turn.calls, turn.results))
+    key = hash(("called", turn.calls, turn.results, turn.text))
     known = printer.memo.get(key) or _remember(printer, key, _called(turn, printer))
     digest, facts, counts = cast("_Called", known)
-    return RoundFact(digest, turn.index, tuple([stamp(fact, now_ms) for fact in facts]), counts)
+    return RoundFact(digest, turn.index, tuple([stamp(fact, now_ms, turn.index) for fact in facts]), counts)
 
 
 def _written_fact(turn: Round, printer: Fingerprinter, now_ms: int, *, fresh: bool) -> RoundFact:
     """Calls in a text are steps like others; the round is known by the text. After a final one a person may speak."""
     key = hash(("called", turn.calls, turn.results))
     _, facts, counts = cast("_Called", printer.memo.get(key) or _remember(printer, key, _called(turn, printer)))
-    stamped = tuple([stamp(fact, now_ms) for fact in facts])
+    stamped = tuple([stamp(fact, now_ms, turn.index) for fact in facts])
     spoken = (pack(printer.boundary(now_ms)),) if fresh else ()
     return RoundFact(round_digest(printer, (), turn.text), turn.index, (*stamped, *spoken), counts)
 
@@ -183,7 +184,7 @@ def _called(turn: Round, printer: Fingerprinter) -> _Called:
     facts, counts = [], dict[str, int]()
     for number, (call, result) in enumerate(zip(turn.calls[:AT_MOST], turn.results[:AT_MOST], strict=True)):
         step = printer.step(call, result, first=number == 0, at_ms=0)
-        facts.append(pack(step))
+        facts.append(pack(step, NO_FP if number or turn.written or not turn.text else printer.words(turn.text)))
         counts[f"tool:{step.tool}"] = counts.get(f"tool:{step.tool}", 0) + 1
         counts[f"call:{step.call.hex()}"] = 1  # equal calls of one round are one occurrence
     return round_digest(printer, turn.calls, turn.text), tuple(facts), counts

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
 
-from guardproxy import _sections, api
+from guardproxy import api
 from guardproxy.api.chat import OFF, Options
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.policy import Policy
@@ -30,8 +30,6 @@ from guardproxy.http.turn import Turn
 from guardproxy.http.upstream import Upstream
 
 if TYPE_CHECKING:
-    from guardproxy.config import Config
-    from guardproxy.secrets import Keys
     from guardproxy.telemetry import Telemetry
 
 T = TypeVar("T")
@@ -258,44 +256,6 @@ def _error(surface: ModuleType, error: GuardError, headers: list[tuple[str, str]
     kind = ("Content-Type", "application/json")
     more = [] if error.status >= 500 else [("x-should-retry", "false")]
     return web.Response(status=error.status, body=surface.error(error, {}), headers=[kind, *more, *(headers or [])])
-
-
-def assemble(
-    config: Config,
-    keys: Keys,
-    store: TurnStore,
-    telemetry: Telemetry,
-    *,
-    clock_offset: Callable[[Mapping[str, str]], int] | None = None,
-) -> Proxy:
-    """A worker's proxy for a configuration; call `start` on it inside the running loop."""
-    table, fallback = config.price_table()
-    upstream = Upstream(
-        config.upstream.url,
-        api_key=config.upstream.api_key or "",
-        connect_s=config.upstream.connect_seconds,
-        first_byte_s=config.upstream.first_byte_seconds,
-        idle_s=config.upstream.idle_seconds,
-        retries=config.upstream.retries,
-    )
-    return Proxy(
-        policy=config.policy_value(),
-        upstream=upstream,
-        store=store,
-        telemetry=telemetry,
-        printer=Fingerprinter(keys.fingerprint, config.rules_value()),
-        prices=Prices(table, fallback),
-        ledger_key=keys.ledger,
-        limits=Bounds(
-            max_body=config.overload.max_body_mb << 20,
-            max_expanded=config.overload.max_expanded_mb << 20,
-            max_in_flight=config.overload.max_in_flight,
-        ),
-        options=_sections.value(config.chat, Options) if config.policy.mode == "enforce" else OFF,
-        lease_ms=round(config.store.lease_seconds * 1000),
-        fail_closed=config.store.on_failure == "closed",
-        clock_offset=clock_offset or _no_offset,
-    )
 
 
 def _no_offset(_headers: Mapping[str, str]) -> int:

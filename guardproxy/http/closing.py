@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from guardproxy.core import pricing, session
 from guardproxy.core.episode import pack_episode
+from guardproxy.core.fact import pack
 from guardproxy.core.model import Rung
 from guardproxy.core.view import Closing, View
 from guardproxy.telemetry.record import record_of
@@ -44,6 +45,9 @@ def closing_of(turn: Turn, view: View) -> Closing:
         },
         delivered=delivered,
         links=links,
+        facts=(pack(proxy.printer.refused_length(done.ended_ns // 1_000_000 + turn.offset_ms)),)
+        if done.too_long
+        else (),
         episodes=(pack_episode(episode),) if episode else (),
         ledger=proxy.ledger.seal(turn.message, turn.new_advice, turn.put_back) if turn.new_advice else {},
         close=decision.rule if decision.action == "cut" and decision.rung is Rung.CUT else "",

@@ -59,6 +59,7 @@ class Outcome:
     sent: bool = False  # something left for the provider
     whole: bool = False  # the answer comes in one piece: who leaves before does not see it, but it is made
     blind: bool = False  # the answer could not be looked into
+    too_long: bool = False  # the provider refused the conversation for its length
     upstream_status: int = 0
     upstream_started_ns: int = 0
     first_chunk_ns: int = 0

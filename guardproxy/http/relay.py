@@ -63,6 +63,7 @@ async def _whole(turn: Turn, answer: Answer) -> web.StreamResponse:
     _take_over(turn, view, dropped=view.drop is not None and not failed)
     if failed:
         done.outcome, done.error_type = "failed", str(answer.status)
+        done.too_long = turn.surface.too_long(answer.status, view.plain(data))
     await turn.settle_first()
     headers = [*response_headers(answer.headers, answer.header("connection")), *turn.guard_headers()]
     return web.Response(status=answer.status, body=shown if view.watcher.touched else data, headers=headers)
@@ -172,7 +173,8 @@ class _View:
         surface: ModuleType = turn.surface
         encoding = answer.header("content-encoding").strip().lower()
         plain = encoding in ("", "identity")
-        self._inflater = None if plain else Inflater(encoding, turn.proxy.limits.max_expanded)
+        self._encoding, self._most = encoding, turn.proxy.limits.max_expanded
+        self._inflater = None if plain else Inflater(encoding, self._most)
         good = answer.status < 400 and self._inflater is None
         self.drop = next((edit for edit in turn.edits if isinstance(edit, DropCalls)), None) if good else None
         strip = good and any(isinstance(edit, SpliceUsage) for edit in turn.edits)
@@ -203,6 +205,10 @@ class _View:
             return out
         self.watcher.feed(self._inflater.feed(chunk))
         return chunk
+
+    def plain(self, data: bytes) -> bytes:
+        """A whole body without its encoding; what cannot be read is empty."""
+        return data if self._inflater is None else Inflater(self._encoding, self._most).feed(data)
 
     def finish(self) -> bytes:
         """What is left for the client at the end."""

@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from dataclasses import replace
-from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -28,9 +27,9 @@ from guardproxy.core.model import (
     Usage,
 )
 from guardproxy.core.scoped_exemption import ScopedExemption
-from guardproxy.core.view import Closing, Opening, View
+from guardproxy.core.view import Opening, View
 from guardproxy.errors import BadAsk, GuardError, StoreError
-from guardproxy.http import closing, intake, relay, reporting
+from guardproxy.http import intake, relay, reporting, settling
 from guardproxy.http.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -252,50 +251,14 @@ class Turn:
 
     def settle(self) -> None:
         """Trip 2 and the report, once; nobody waits for them but `Proxy.close`."""
-        if self.settled:
-            return
-        self.settled = True
-        self.outcome.ended_ns = time.time_ns()
-        try:
-            self._settle()
-        except Exception:  # noqa: BLE001  # the client has its answer; the lease ends the hold
-            self.proxy.fault(f"settling a turn of {self.route}")
-
-    def _settle(self) -> None:
-        view, proxy = self.view, self.proxy
-        if view is None:
-            return
-        self.report = reporting.report_of(self, view)
-        if not view.admitted or view.closed:
-            proxy.done(self)
-            return
-        told = closing.closing_of(self, view)
-        if not proxy.books.settle_soon(told, partial(self._answered, told)):
-            proxy.spawn(self._settle_later(told))
-
-    def _answered(self, told: Closing, went_well: bool) -> None:  # noqa: FBT001  # a callback's one argument
-        if went_well:
-            self._over()
-        else:
-            self.proxy.spawn(self._settle_later(told))
-
-    async def _settle_later(self, told: Closing) -> None:
-        await self.proxy.books.settle(told)
-        self._over()
-
-    def _over(self) -> None:
-        self.outcome.settle_ns = time.time_ns() - self.outcome.ended_ns
-        try:
-            self.proxy.done(self)
-        except Exception:  # noqa: BLE001  # as above
-            self.proxy.fault(f"reporting a turn of {self.route}")
+        settling.settle(self)
 
     async def settle_first(self) -> None:
         """Send trip 2 on its way before the end of the answer, so that the client's next request finds it done.
 
         The next turn of the loop sends it; its reply is not waited for.
         """
-        self.settle()
+        settling.settle(self)
         await asyncio.sleep(0)
 
     def final_report(self) -> TurnReport:

@@ -22,7 +22,8 @@ from aiohttp import web
 
 from guardproxy import config as configs, secrets
 from guardproxy.errors import GuardError
-from guardproxy.http.app import Proxy, assemble
+from guardproxy.http.app import Proxy
+from guardproxy.http.assembly import assemble
 from guardproxy.http.control import Channel
 from guardproxy.http.server import Server
 from guardproxy.store.redis import Store

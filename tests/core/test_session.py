@@ -298,7 +298,8 @@ def bare(*messages: Json) -> Ask:
 
 def test_a_call_in_a_text_is_the_step_of_the_same_call() -> None:
     written = session.observe(bare(SHELL, TASK, said(LS), user("a b")), PRINTER, 5)
-    native = session.observe(ask(TASK, called(("bash", '{"command": "ls"}', "c1")), result("a b", "c1")), PRINTER, 5)
+    messages = (SHELL, TASK, called(("bash", '{"command": "ls"}', "c1")), result("a b", "c1"))
+    native = session.observe(ask(*messages), PRINTER, 5)
 
     assert written.rounds[0].facts == native.rounds[0].facts
     assert written.rounds[0].counts == native.rounds[0].counts

@@ -8,8 +8,8 @@ from guardproxy.core.model import Flag
 
 JOIN = " "
 SOURCE = "Note from the proxy that watches this run:"
-NAMELESS = frozenset({"invalid_call", "monologue"})
-"""Rules whose text may name no tool: replies without a call, and calls without a name."""
+NAMELESS = frozenset({"invalid_call", "monologue", "context_overflow"})
+"""Rules whose text may name no tool: replies without a call, calls without a name, refused conversations."""
 
 RULES: Mapping[str, str] = {
     "repeated_call": "`{tool}` was called {count} times in a row with the same arguments ({arguments}) and gave the same "
@@ -27,6 +27,20 @@ RULES: Mapping[str, str] = {
     "unchanged_poll": "`{tool}` was asked {count} times and the state has not changed: {result}.",
     "monologue": "the last {count} replies said the same, or nothing, and called no tool.",
     "nothing_new": "the last {count} calls brought nothing that was not known before; the newest is `{tool}`: {result}.",
+    "compaction": "this conversation was shortened {count} times and no call since has brought anything new; the newest is "
+    "`{tool}`: {result}. What is done again after each summary will be lost again: write down what is known and go on "
+    "from there.",
+    "context_overflow": "the provider has refused this conversation {count} times as too long, and nothing new came in "
+    "between. Making it shorter in the same way will not help: large results have to be left out or asked for in part.",
+    "duplicate_calls": "`{tool}` stands {count} times in one message with the same arguments ({arguments}); one of them is "
+    "enough.",
+    "no_progress": "{count} times in a row nothing has moved: the newest is `{tool}` with {result}. What was changed in "
+    "between had no effect on it, so the cause is elsewhere.",
+    "reread_range": "`{tool}` has read {count} times what it had read before, under other numbers ({arguments}). What it "
+    "shows is known already.",
+    "same_words": "the last {count} messages said the same words beside different calls; the newest is `{tool}`.",
+    "unmoved_plan": "`{tool}` was sent {count} times in a row with the same statuses, in other words at most. A plan moves "
+    "when one of its steps is carried out: take the first open one.",
 }
 
 MEANING: tuple[tuple[Flag, str], ...] = (

@@ -8,8 +8,8 @@ from guardproxy.core.model import Flag
 
 JOIN = ""
 SOURCE = "来自监看本次运行的代理的说明:"
-NAMELESS = frozenset({"invalid_call", "monologue"})
-"""Rules whose text may name no tool: replies without a call, and calls without a name."""
+NAMELESS = frozenset({"invalid_call", "monologue", "context_overflow"})
+"""Rules whose text may name no tool: replies without a call, calls without a name, refused conversations."""
 
 RULES: Mapping[str, str] = {
     "repeated_call": "`{tool}` 已用相同参数({arguments})连续调用 {count} 次,每次结果都相同:{result}。",
@@ -22,6 +22,16 @@ RULES: Mapping[str, str] = {
     "unchanged_poll": "`{tool}` 已查询 {count} 次,状态没有变化:{result}。",
     "monologue": "最近 {count} 次回复内容相同或为空,并且没有调用任何工具。",
     "nothing_new": "最近 {count} 个调用没有带来任何新信息;最近一次是 `{tool}`:{result}。",
+    "compaction": "本次对话已被压缩 {count} 次,此后的调用没有带来任何新内容;最近一次是 `{tool}`:{result}。"
+    "每次摘要之后重做的事情还会再次丢失:请写下已知内容,并从那里继续。",
+    "context_overflow": "服务方已 {count} 次以过长为由拒绝本次对话,其间没有出现任何新内容。用同样的方式缩短不会有帮助:"
+    "请略去较大的结果,或只索取其中一部分。",
+    "duplicate_calls": "`{tool}` 在一条消息里以相同参数({arguments})出现了 {count} 次;一次就够了。",
+    "no_progress": "连续 {count} 次没有任何进展:最近一次是 `{tool}`,结果是 {result}。其间的改动对它没有作用,原因在别处。",
+    "reread_range": "`{tool}` 已 {count} 次用不同的数字({arguments})读取此前读过的内容。它显示的内容是已知的。",
+    "same_words": "最近 {count} 条消息说的话相同,但调用不同;最近一次是 `{tool}`。",
+    "unmoved_plan": "`{tool}` 已连续发送 {count} 次,各步骤的状态都没有变化,只是措辞不同。完成其中一步,计划才会前进:"
+    "请先做第一个未完成的步骤。",
 }
 
 MEANING: tuple[tuple[Flag, str], ...] = (

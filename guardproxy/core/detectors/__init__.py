@@ -24,16 +24,28 @@ RULES: Mapping[str, ModuleType] = {
 """Rule name to module, sorted."""
 
 SPECIFICITY: Mapping[str, int] = {
-    "invalid_call": 9,
-    "repeated_error": 8,
-    "repeated_call": 7,
-    "unchanged_poll": 6,
-    "cycle": 5,
-    "interleaved_repeat": 4,
-    "error_signature": 3,
-    "same_result": 2,
-    "nothing_new": 1,
-    "monologue": 0,
+    rule: place
+    for place, rule in enumerate(
+        (
+            "same_words",
+            "monologue",
+            "nothing_new",
+            "no_progress",
+            "same_result",
+            "reread_range",
+            "error_signature",
+            "interleaved_repeat",
+            "cycle",
+            "unchanged_poll",
+            "unmoved_plan",
+            "repeated_call",
+            "duplicate_calls",
+            "repeated_error",
+            "invalid_call",
+            "compaction",
+            "context_overflow",
+        )
+    )
 }
 """Which finding speaks when several stand on the same rung: the one that says most precisely what goes on."""
 
@@ -42,6 +54,9 @@ SPARES: Mapping[str, Callable[[Trail, object], Spared | None]] = {
     rule: module.spare for rule, module in RULES.items() if hasattr(module, "spare")
 }
 """The rules that can say why they hold back."""
+
+EVIDENCE = frozenset({"duplicate_calls", "same_words"})
+"""Rules that only tell what they see: they have no thresholds, and no preset moves them."""
 
 
 def default_settings() -> dict[str, object]:

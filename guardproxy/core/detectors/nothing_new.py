@@ -1,8 +1,8 @@
 """Steps in a row of which every one repeats an earlier call with its earlier result, in whatever order.
 
-Sees: loops without a fixed period: a handful of calls sent again in changing order. Cost: the window's pairs, once the
-newest one is a repeat. Known false alarm: reading everything again before handing in; that is why it takes five, and
-why it is later than the rules that know a pattern.
+Sees: loops without a fixed period: a handful of calls sent again in changing order. A gain that the agent reported in
+between begins the count anew. Cost: the window's pairs, once the newest one is a repeat. Known false alarm: reading
+everything again before handing in; that is why it takes five, and why it is later than the rules that know a pattern.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from guardproxy.core.detectors._count import (
     recurs,
     rounds,
 )
-from guardproxy.core.model import Finding, Trail, Triple
+from guardproxy.core.detectors._reports import last_gain
+from guardproxy.core.exemption import Exemption, Spared
+from guardproxy.core.model import Finding, Rung, Trail, Triple
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,14 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
         run.append(one)
     if len(run) < 2 or len(members(run)) < 2:
         return None
+    count, spared = len(run), None
+    if settings.triple.rung(count) >= Rung.NUDGE and (gained := last_gain(trail)) >= min(run[-1].at):
+        count = sum(min(one.at) > gained for one in run)
+        spared = Spared(Exemption.REPORTED_PROGRESS, "nothing_new", len(run), evidence(run))
     reason = f"{len(run)} rounds in a row repeat earlier calls with their earlier results ({named(run)} last)"
     nears = members(run)
-    return Finding("nothing_new", len(run), settings.triple, min(nears), nears, reason, evidence(run))
+    at = evidence(run)
+    return Finding("nothing_new", max(1, count), settings.triple, min(nears), nears, reason, at, 1, spared)
 
 
 def _mute(one: Round) -> bool:

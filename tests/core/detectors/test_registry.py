@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from guardproxy.core import detectors
-from guardproxy.core.detectors import RULES, SPECIFICITY, default_settings, detect_all
-from guardproxy.core.model import Trail, Triple
+from guardproxy.core.detectors import EVIDENCE, RULES, SPECIFICITY, default_settings, detect_all
+from guardproxy.core.model import Rung, Trail, Triple
 from tests.core.detectors.scripts import Turn, trails
 
 FOLDER = Path(detectors.__file__).parent
@@ -31,7 +31,7 @@ def test_settings_are_frozen_and_thresholds_rise(rule: str) -> None:
     assert is_dataclass(settings)
     assert settings.__dataclass_params__.frozen  # type: ignore[attr-defined]
     triples = [value for one in fields(settings) if isinstance(value := getattr(settings, one.name), Triple)]
-    assert triples
+    assert bool(triples) == (rule not in EVIDENCE)
     for triple in triples:
         steps = [count for count in (triple.nudge, triple.firm, triple.cut) if count]
         assert steps == sorted(set(steps))
@@ -73,6 +73,7 @@ def test_findings_point_into_the_trail(turns: list[Turn]) -> None:
             assert found.evidence[-1] <= trail.last
             nears = {step.near for step in trail.steps}
             assert set(found.members) <= nears
+            assert found.rung is Rung.OBSERVE or found.rule not in EVIDENCE
 
 
 @given(st.lists(TURNS, max_size=12), st.lists(TURNS, max_size=12))

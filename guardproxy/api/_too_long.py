@@ -1,0 +1,31 @@
+"""Whether a provider's error says that the conversation is too long for its model. Shared by all surfaces."""
+
+from __future__ import annotations
+
+STATUSES = frozenset((400, 413, 422, 500))
+"""Statuses with which providers say so (llama.cpp and some gateways: 500)."""
+
+EDGE = 4_096
+"""Bytes of an error's body that are searched."""
+
+SIGNS = (
+    b"context_length",  # OpenAI, vLLM, OpenRouter: context_length_exceeded
+    b"maximum context length",
+    b"exceed_context_size",  # llama.cpp
+    b"exceeds the context",
+    b"context window",
+    b"prompt is too long",  # Anthropic
+    b"input is too long",  # Bedrock
+    b"input token count",  # Gemini
+    b"too many tokens",
+    b"model_max_prompt_tokens_exceeded",  # Copilot
+)
+"""What such errors hold, in lower case."""
+
+
+def too_long(status: int, body: bytes) -> bool:
+    """Whether an answer with this status and (decoded) body refuses the request for its length."""
+    if status not in STATUSES:
+        return False
+    low = body[:EDGE].lower()
+    return any(sign in low for sign in SIGNS)

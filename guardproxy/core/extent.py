@@ -1,0 +1,115 @@
+"""Which part of what a call reads: lines 40 to 80 of a file, hits 50 to 99 of a search, page 3 of a list.
+
+Numbers in arguments are both paging and jitter; only the range that they ask for tells the two apart
+(`loop-detectors.md` section 0: deer-flow#5486, hermes#1824, stella#4034). Understood are arguments with the usual
+names (offset and limit, start and end lines, `view_range`, page) of tools that look, and `sed -n`, `head`, `tail -n +`
+and `awk` of shells that only look. What is not understood has no extent, and no rule about ranges sees it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from guardproxy.core.tools import Tool, only_looks
+
+LONGEST = 2_048
+"""Characters of arguments up to which a range is looked for: a call that reads is short."""
+
+_FROM = (
+    "offset start start_line startline startLine first_line line_start from_line from skip start_index begin".split()
+)
+_TO = "end end_line endline endLine last_line line_end to_line to stop end_index".split()
+_LENGTH = "limit length num_lines max_lines maxLines page_size pageSize per_page size lines num count".split()
+_PAGE = "page page_number pageNumber page_num pageno".split()
+_KINDS = {name: kind for kind, names in enumerate((_FROM, _TO, _LENGTH, _PAGE)) for name in names} | {"view_range": 4}
+_NAMED = re.compile(
+    rf"""['"]({"|".join(_KINDS)})['"](?:, |:)(?:\[(-?\d+),\s?(-?\d+)\]|['"]?(\d{{1,15}})['"]?(?=[,)}}\]]))"""
+)
+_SED = re.compile(r"\bsed -n ['\"\\]*(\d+)(?:,(\d+))?p['\"\\]*")
+_HEAD = re.compile(r"\bhead (?:-n ?|-)(\d+)\b")
+_TAIL = re.compile(r"\btail -n ?\+(\d+)\b")
+_AWK = re.compile(r"\bNR ?>=? ?(\d+) ?&& ?NR ?<=? ?(\d+)")
+
+
+class Extent(NamedTuple):
+    """`what`: the call without its range, equal for all parts of one thing."""
+
+    what: str
+    start: int
+    stop: int
+
+
+def extent(near: str, arguments: str, tool: Tool, lines: int) -> Extent | None:
+    """The range that a call asks for. `near`: its arguments in normal form. `lines`: those of its result.
+
+    A range is no longer than the lines that came: tools show less than they are asked for, and reading on from there
+    is no second reading. What is counted in something smaller than lines (bytes) then covers less than it did.
+    """
+    if len(near) > LONGEST:
+        return None
+    if tool.shell:
+        found = _shell(near, arguments, tool)
+        return _shortened(found, lines) if found else None
+    if tool.mutates and not ("view_range" in near and "'view'" in near.replace('"', "'")):
+        return None
+    if not (tool.looks or tool.mutates):
+        return None
+    matches = list(_NAMED.finditer(near))
+    if not matches:
+        return None
+    told = {_KINDS[match[1]]: match for match in matches}
+    if 3 in told:
+        page = int(told[3][4] or 0)
+        return Extent(_rest(near, [told[3]]), page, page + 1)
+    what = _rest(near, matches)
+    if 4 in told:
+        numbers = sorted(int(told[4][place] or 0) for place in (2, 3))
+        return None if numbers[0] < 0 else _shortened(Extent(what, numbers[0], numbers[1] + 1), lines)
+    start = int(told[0][4] or 0) if 0 in told else 0
+    stop = int(told[1][4] or 0) + 1 if 1 in told else start + int(told[2][4] or 0) if 2 in told else start + 1
+    return _shortened(Extent(what, start, stop), lines)
+
+
+def _rest(near: str, matches: list[re.Match[str]]) -> str:
+    """The call without the numbers of its range, but with the names of what was told."""
+    parts, last = [], 0
+    for match in matches:
+        parts += [near[last : match.start()], match[1]]
+        last = match.end()
+    return "".join((*parts, near[last:]))
+
+
+def _shortened(found: Extent, lines: int) -> Extent | None:
+    stop = min(found.stop, found.start + max(1, lines))
+    return found._replace(stop=stop) if found.start < stop else None
+
+
+def _shell(near: str, arguments: str, tool: Tool) -> Extent | None:
+    """The range of a command that does nothing but look; one with several ranges has none."""
+    if not ("sed" in near or "head" in near or "tail" in near or "NR" in near):
+        return _viewed(near)
+    ranges = [*(_SED.finditer(near) if "sed" in near else ()), *(_AWK.finditer(near) if "NR" in near else ())]
+    heads = list(_HEAD.finditer(near)) if "head" in near else []
+    tails = list(_TAIL.finditer(near)) if "tail" in near else []
+    several = len(ranges) + max(len(heads), len(tails)) != 1
+    if several or not only_looks(arguments, tool):
+        return None
+    if ranges:
+        (one,) = ranges
+        start = int(one[1])
+        return Extent(near[: one.start()] + near[one.end() :], start, int(one[2] or start) + 1)
+    start = int(tails[0][1]) if tails else 1
+    stop = start + int(heads[0][1]) if heads else 1 << 40
+    return Extent(_HEAD.sub("", _TAIL.sub("", near)), start, stop)
+
+
+def _viewed(near: str) -> Extent | None:
+    """An editor's look at a file: such tools count as shells."""
+    if "view_range" not in near:
+        return None
+    match = next((one for one in _NAMED.finditer(near) if one[1] == "view_range"), None)
+    if match is None or match[2] is None:
+        return None
+    numbers = sorted((int(match[2]), int(match[3])))
+    return None if numbers[0] < 0 else Extent(_rest(near, [match]), numbers[0], numbers[1] + 1)

@@ -1,0 +1,137 @@
+"""A step as bytes: what the ring keeps and the store never looks into. Versioned, compact, no content.
+
+A version byte, a header, the tool's name, the fingerprints that differ, then what the step bears on, where it bears on
+anything.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from guardproxy.core.bearing import NOTHING, Bearing
+from guardproxy.core.model import NO_FP, Flag, Fp, Kind, Step
+from guardproxy.core.view import RoundFact
+
+TOOL_NAME = 128
+"""Bytes of a tool's name that a fact keeps."""
+
+FLAGS = tuple(Flag(number) for number in range(1 << len(Flag)))
+"""Every combination, made once: making one costs as much as a hash."""
+
+_HEAD = struct.Struct("<BBHQIBBB")
+_STAMP = struct.Struct("<QI")
+_AT, _AFTER = 4, 16  # where time and place stand in the header
+_VERSION = 2
+_KINDS = tuple(Kind)
+_BOUNDARY = bytes((_VERSION, Kind.BOUNDARY))
+_EXTENT, _REPORT, _LEFT = struct.Struct("<16sQQ"), struct.Struct("<5I"), struct.Struct("<I")
+_PARTS = (_EXTENT.size, 16, 16, _REPORT.size, _LEFT.size)
+_SIZES = tuple(sum(size for bit, size in enumerate(_PARTS) if also >> bit & 1) for also in range(1 << len(_PARTS)))
+_FAR = 1 << 62
+
+
+def pack(step: Step, said: Fp = NO_FP) -> bytes:
+    """The compact form. `said`: the words of the assistant message that the step begins."""
+    name = step.tool.encode("utf-8", "replace")[:TOOL_NAME]
+    call, near, result, signature = step.call, step.near, step.result, step.signature
+    present, prints = 0, []
+    for bit, fp, base in (
+        (1, call, NO_FP),
+        (2, near, call),
+        (4, step.masked, near),
+        (8, result, NO_FP),
+        (16, step.masked_result, result),
+        (32, signature, NO_FP),
+    ):
+        if fp != base:
+            present |= bit
+            prints.append(fp)
+    bearing = step.bearing
+    if said != NO_FP:
+        bearing = bearing._replace(said=said)
+    also = 0
+    if bearing is not NOTHING:
+        also, rest = _pack(bearing)
+        prints.append(rest)
+    head = _HEAD.pack(_VERSION, step.kind, step.flags, max(0, step.at_ms), step.place, present, also, len(name))
+    return b"".join((head, name, *prints))
+
+
+def _pack(bearing: Bearing) -> tuple[int, bytes]:
+    also, parts = 0, []
+    if bearing.target != NO_FP:
+        also |= 1
+        parts.append(_EXTENT.pack(bearing.target, min(bearing.start, _FAR), min(bearing.stop, _FAR)))
+    for bit, fp in ((2, bearing.shape), (4, bearing.said)):
+        if fp != NO_FP:
+            also |= bit
+            parts.append(fp)
+    if bearing.report:
+        also |= 8
+        parts.append(_REPORT.pack(*bearing.report))
+    if bearing.left >= 0:
+        also |= 16
+        parts.append(_LEFT.pack(bearing.left))
+    return also, b"".join(parts)
+
+
+def stamp(fact: bytes, at_ms: int, place: int = 0) -> bytes:
+    """The same fact at another time, and at another place of the conversation."""
+    return b"".join((fact[:_AT], _STAMP.pack(at_ms, place), fact[_AFTER:]))
+
+
+def is_boundary(fact: bytes) -> bool:
+    """Whether a packed fact is the beginning of a request span; quicker than looking at its step."""
+    return fact[:2] == _BOUNDARY
+
+
+@lru_cache(maxsize=65_536)  # a ring comes back with every turn; a step is 0.4 KB
+def unpack(fact: bytes) -> Step:
+    """The step of a packed fact. Raises ValueError for a fact of another version or a torn one: callers skip it."""
+    if len(fact) < _HEAD.size or fact[0] != _VERSION:
+        raise ValueError("not a step of this version")
+    _, kind, flags, at_ms, place, present, also, length = _HEAD.unpack_from(fact)
+    at = _HEAD.size + length
+    end = at + 16 * present.bit_count()
+    if present > 63 or also >= len(_SIZES) or kind >= len(_KINDS) or len(fact) != end + _SIZES[also]:
+        raise ValueError("a torn step")
+    prints = [fact[start : start + 16] for start in range(at, end, 16)]
+    for bit in range(6):
+        if not present >> bit & 1:
+            prints.insert(bit, prints[bit - 1] if bit in (1, 2, 4) else NO_FP)
+    call, near, masked, result, masked_result, signature = prints
+    name = fact[_HEAD.size : at].decode("utf-8", "replace")
+    known = FLAGS[flags] if flags < len(FLAGS) else Flag(flags)
+    bearing = _unpack(also, fact, end) if also else NOTHING
+    kept = _KINDS[kind]
+    return Step(kept, name, call, near, masked, result, masked_result, signature, known, at_ms, place, bearing)
+
+
+def _unpack(also: int, fact: bytes, at: int) -> Bearing:
+    target, start, stop, shape, said, report, left = NOTHING.target, 0, 0, NO_FP, NO_FP, (), -1
+    if also & 1:
+        target, start, stop = _EXTENT.unpack_from(fact, at)
+        at += _EXTENT.size
+    if also & 2:
+        shape, at = fact[at : at + 16], at + 16
+    if also & 4:
+        said, at = fact[at : at + 16], at + 16
+    if also & 8:
+        report, at = _REPORT.unpack_from(fact, at), at + _REPORT.size
+    if also & 16:
+        (left,) = _LEFT.unpack_from(fact, at)
+    return Bearing(target, start, stop, shape, said, report, left)
+
+
+def reported(rounds: tuple[RoundFact, ...], report: Sequence[int]) -> tuple[RoundFact, ...]:
+    """The rounds, the newest one's last fact with what the agent reports in this request (nothing: as they are)."""
+    if not report or not rounds or not rounds[-1].facts:
+        return rounds
+    *before, newest = rounds
+    *others, last = newest.facts
+    step = unpack(last)
+    told = replace(step, bearing=step.bearing._replace(report=tuple(report)))
+    return (*before, replace(newest, facts=(*others, pack(told))))

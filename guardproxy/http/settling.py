@@ -1,0 +1,59 @@
+"""The end of a turn: what was held is given back, what happened is told and reported. Once, and beside the client."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from guardproxy.core.view import Closing
+from guardproxy.http import closing, reporting
+
+if TYPE_CHECKING:
+    from guardproxy.http.turn import Turn
+
+
+def settle(turn: Turn) -> None:
+    """Tell the store and report. A fault is logged: the client has its answer, and the lease ends the hold."""
+    if turn.settled:
+        return
+    turn.settled = True
+    turn.outcome.ended_ns = time.time_ns()
+    try:
+        _settle(turn)
+    except Exception:  # noqa: BLE001  # said in the docstring
+        turn.proxy.fault(f"settling a turn of {turn.route}")
+
+
+def _settle(turn: Turn) -> None:
+    view, proxy = turn.view, turn.proxy
+    if view is None:
+        return
+    turn.report = reporting.report_of(turn, view)
+    if not view.admitted or view.closed:
+        proxy.done(turn)
+        return
+    told = closing.closing_of(turn, view)
+    if not proxy.books.settle_soon(told, partial(_answered, turn, told)):
+        proxy.spawn(_settle_later(turn, told))
+
+
+def _answered(turn: Turn, told: Closing, went_well: bool) -> None:  # noqa: FBT001  # a callback's one argument
+    if went_well:
+        _over(turn)
+    else:
+        turn.proxy.spawn(_settle_later(turn, told))
+
+
+async def _settle_later(turn: Turn, told: Closing) -> None:
+    """The store is away, or comes back this moment: what it cannot be told now is owed to it."""
+    await turn.proxy.books.settle(told)
+    _over(turn)
+
+
+def _over(turn: Turn) -> None:
+    turn.outcome.settle_ns = time.time_ns() - turn.outcome.ended_ns
+    try:
+        turn.proxy.done(turn)
+    except Exception:  # noqa: BLE001  # as above
+        turn.proxy.fault(f"reporting a turn of {turn.route}")
