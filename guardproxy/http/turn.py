@@ -262,10 +262,10 @@ class Turn:
         self.outcome.ended_ns = time.time_ns()
         try:
             if view is not None:
-                self.report = reporting.report_of(self, view)
+                self.report = report = reporting.report_of(self, view)
                 if view.admitted and not view.closed:
                     begun = time.perf_counter_ns()
-                    await self.proxy.books.settle(closing.closing_of(self, view))
+                    await self.proxy.books.settle(closing.closing_of(self, view, report))
                     self.outcome.settle_ns = time.perf_counter_ns() - begun
             self.proxy.done(self)
         except Exception:  # noqa: BLE001  # the client has its answer; the lease ends the hold
