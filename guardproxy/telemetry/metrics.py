@@ -25,6 +25,7 @@ MAX_VALUES = {s.ORG: 200, s.GEN_AI_TOOL: 100, s.GEN_AI_REQUEST_MODEL: 100, s.GEN
 MAX_VALUES_ELSE = 50
 """For every other label."""
 _MAX_CHARS = 100
+_CALL = Kind.CALL  # by name it costs a third of a microsecond
 _FAILED, _UNANSWERED = int(Flag.FAILED), int(Flag.UNANSWERED)  # as plain numbers: an enum's `&` costs a microsecond
 _MAX_ALIASES = 4096  # raw label tuples remembered for speed, per instrument
 
@@ -218,7 +219,7 @@ class RunMetrics:
     def _tools(self, report: TurnReport, trips: tuple[float, ...]) -> None:
         meter = self._meter
         for index, step in enumerate(report.steps):
-            if step.kind is not Kind.CALL:
+            if step.kind is not _CALL:
                 continue
             outcome = tool_outcome(step)
             meter.add("guardproxy.tool.calls", (step.tool, outcome))
