@@ -60,12 +60,8 @@ def _framed(parts: Sequence[str | bytes]) -> bytes:
             text = None
         if text is not None and text.isascii():
             return form.pack(*map(len, parts)) + text.encode()
-    raw = [_raw(part) for part in parts]
+    raw = [part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass") for part in parts]
     return form.pack(*map(len, raw)) + b"".join(raw)
-
-
-def _raw(part: str | bytes) -> bytes:
-    return part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
 
 
 _Known = tuple[tuple[Fp, Fp, Fp, Fp, Fp, Fp], Flag, Flag, str]

@@ -124,20 +124,16 @@ def links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call],
 
 
 def _links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call], text: str) -> Iterator[str]:
-    digest = round_digest(printer, calls, text)
-    hashed = printer.hash16
-    if not calls:
-        if text.strip():
-            yield hashed("link", tenant, "round", head, digest).hex()
-        if len(text) >= SPECIFIC_TEXT:
-            yield FAR + hashed("link", tenant, "text", digest).hex()
-        return
     ids = sorted([call.id for call in calls])
-    if ids[0]:  # the least of them: none is empty
-        yield hashed("link", tenant, "ids", head, *ids).hex()
-    yield hashed("link", tenant, "round", head, digest).hex()
-    if min(map(len, ids)) >= SPECIFIC_ID and len(set(ids)) == len(ids):
-        yield FAR + hashed("link", tenant, "ids", *ids).hex()
+    digest = round_digest(printer, calls, text)
+    if ids and all(ids):
+        yield printer.hash16("link", tenant, "ids", head, *ids).hex()
+    if calls or text.strip():
+        yield printer.hash16("link", tenant, "round", head, digest).hex()
+    if ids and min(map(len, ids)) >= SPECIFIC_ID and len(set(ids)) == len(ids):
+        yield FAR + printer.hash16("link", tenant, "ids", *ids).hex()
+    if not calls and len(text) >= SPECIFIC_TEXT:
+        yield FAR + printer.hash16("link", tenant, "text", digest).hex()
 
 
 def identify(ask: Ask, printer: Fingerprinter, tenant: str) -> Identity:
