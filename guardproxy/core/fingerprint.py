@@ -59,18 +59,15 @@ _LENGTHS = tuple(struct.Struct(f"<{number}I") for number in range(32))
 def _framed(parts: Sequence[str | bytes]) -> bytes:
     """All lengths, then all parts: of two lists with one framing the shorter would have to hold less and more."""
     form = _LENGTHS[len(parts)] if len(parts) < len(_LENGTHS) else struct.Struct(f"<{len(parts)}I")
-    try:
-        text = "".join(cast("Sequence[str]", parts))
-    except TypeError:  # bytes among them
-        text = None
-    if text is not None and text.isascii():
-        return form.pack(*map(len, parts)) + text.encode()
-    raw = [_raw(part) for part in parts]
+    if parts and type(parts[-1]) is str:  # bytes mostly come last, and an exception costs as much as the hash
+        try:
+            text = "".join(cast("Sequence[str]", parts))
+        except TypeError:  # bytes among them all the same
+            text = None
+        if text is not None and text.isascii():
+            return form.pack(*map(len, parts)) + text.encode()
+    raw = [part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass") for part in parts]
     return form.pack(*map(len, raw)) + b"".join(raw)
-
-
-def _raw(part: str | bytes) -> bytes:
-    return part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
 
 
 _Known = tuple[tuple[Fp, Fp, Fp, Fp, Fp, Fp], Flag, Flag, str, Bearing]

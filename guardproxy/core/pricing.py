@@ -29,11 +29,14 @@ class Rates:
 
 def cost(rates: Rates, usage: Usage) -> int:
     """Micro-dollars of `usage`, rounded up. Cached tokens are part of `usage.input` (OpenAI's way)."""
-    cached_rate = rates.input if rates.cached < 0 else rates.cached
-    write_rate = rates.input if rates.cache_write < 0 else rates.cache_write
-    plain = max(0, usage.input - usage.cached - usage.cache_write)
-    amount = plain * rates.input + usage.cached * cached_rate + usage.cache_write * write_rate
-    amount += usage.output * rates.output
+    amount = usage.output * rates.output
+    if usage.cached or usage.cache_write:
+        cached_rate = rates.input if rates.cached < 0 else rates.cached
+        write_rate = rates.input if rates.cache_write < 0 else rates.cache_write
+        plain = max(0, usage.input - usage.cached - usage.cache_write)
+        amount += plain * rates.input + usage.cached * cached_rate + usage.cache_write * write_rate
+    elif usage.input > 0:
+        amount += usage.input * rates.input
     return int(-(-amount // 1))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardproxy.core import pricing, session
+from guardproxy.core import session
 from guardproxy.core.episode import pack_episode
 from guardproxy.core.fact import pack
 from guardproxy.core.model import Rung
@@ -13,12 +13,13 @@ from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
+    from guardproxy.telemetry.report import TurnReport
 
 
-def closing_of(turn: Turn, view: View) -> Closing:
-    """The closing of a turn whose answer is complete, or whose client left."""
+def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
+    """The closing of a turn whose answer is complete, or whose client left. `report`: what telemetry is told of it."""
     done, opening, proxy = turn.outcome, turn.opening, turn.proxy
-    usage = done.usage_or_estimate(turn.need)
+    usage = report.usage
     links: tuple[str, ...] = ()
     delivered = ""
     if done.outcome == "answered" and done.answer in ("calls", "text"):
@@ -41,7 +42,7 @@ def closing_of(turn: Turn, view: View) -> Closing:
             "input_tokens": usage.input,
             "output_tokens": usage.output,
             "total_tokens": usage.input + usage.output,
-            "cost_microusd": pricing.cost(turn.rates, usage),
+            "cost_microusd": report.cost_microusd or 0,
         },
         delivered=delivered,
         links=links,
@@ -51,7 +52,7 @@ def closing_of(turn: Turn, view: View) -> Closing:
         episodes=(pack_episode(episode),) if episode else (),
         ledger=proxy.ledger.seal(turn.message, turn.new_advice, turn.put_back) if turn.new_advice else {},
         close=decision.rule if decision.action == "cut" and decision.rung is Rung.CUT else "",
-        record=record_of(turn.report) if turn.report else b"",
+        record=record_of(report),
         usage=usage,
         offset_ms=turn.offset_ms,
         count=turn.ask.count,

@@ -11,6 +11,9 @@ from guardproxy.core.budget import Need
 from guardproxy.core.model import Call, Reject, Usage
 from guardproxy.errors import GuardError
 
+NO_USAGE = Usage()
+"""No tokens."""
+
 
 class Seen(Protocol):
     """What a surface's watcher says of an answer at its end."""
@@ -110,11 +113,12 @@ class Outcome:
         answer whose client left, one in an encoding that is not read) is charged as it was held.
         """
         produced = self.produced_chars
-        if self.usage is not None and (self.usage != Usage() or not produced):
-            return self.usage
+        usage = self.usage
+        if usage is not None and (usage.input or usage.output or not produced or usage != NO_USAGE):
+            return usage
         refused = self.outcome == "failed" or self.upstream_status >= 400
         if not self.sent or (refused and not produced and not self.blind):
-            return Usage()
+            return NO_USAGE
         output = pricing.estimate_output(produced)
         if self.blind or (self.whole and self.outcome == "abandoned"):
             output = max(output, need.output_tokens)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from guardproxy.http.outcome import Outcome
     from guardproxy.http.turn import Turn
 
+_CALL = Kind.CALL  # by name it costs a third of a microsecond
+
 
 def report_of(turn: Turn, view: View) -> TurnReport:
     """The report of a turn whose answer is complete, or whose client left."""
@@ -97,7 +99,7 @@ def _new_facts(turn: Turn, view: View) -> tuple[bytes, ...]:
 
 
 def _steps(facts: tuple[bytes, ...]) -> tuple[Step, ...]:
-    return tuple([step for step in session.unpack_all(facts) if step.kind is Kind.CALL])
+    return tuple([step for step in session.unpack_all(facts) if step.kind is _CALL])
 
 
 def _outcome(turn: Turn, view: View) -> str:

@@ -29,11 +29,11 @@ def _settle(turn: Turn) -> None:
     view, proxy = turn.view, turn.proxy
     if view is None:
         return
-    turn.report = reporting.report_of(turn, view)
+    turn.report = report = reporting.report_of(turn, view)
     if not view.admitted or view.closed:
         proxy.done(turn)
         return
-    told = closing.closing_of(turn, view)
+    told = closing.closing_of(turn, view, report)
     if not proxy.books.settle_soon(told, partial(_answered, turn, told)):
         proxy.spawn(_settle_later(turn, told))
 

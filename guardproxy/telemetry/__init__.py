@@ -10,7 +10,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Attempt", "Fleet", "RunEnd", "Snapshot", "Telemetry", "TurnReport", "merge"]
 
-BATCH = 16
-"""Turns that are counted, traced and logged in a row."""
+BATCH = 32
+"""Turns that are counted, traced and logged in a row: the first of them costs as much as the ten after it."""
 
-DELAY_SECONDS = 0.05
-"""How long a turn waits for that at most."""
+DELAY_SECONDS = 0.2
+"""How long a turn waits for that at most; a process that is killed loses so much of its log."""
 
 SHUTDOWN_SECONDS = 4.0
 """What a collector that does not answer may cost at the end; orchestrators kill 30 s after they asked."""
@@ -74,7 +74,7 @@ class Telemetry:
             if settle_ns:
                 report = replace(report, settle_ns=settle_ns)
             self._waiting.append(report)
-            if len(self._waiting) >= BATCH or not self._later() or log.shared():
+            if len(self._waiting) >= BATCH or not self._later():
                 self._catch_up()
         except Exception:  # noqa: BLE001 - a fault in telemetry is counted, never passed on
             self._fault("report")
@@ -138,17 +138,18 @@ class Telemetry:
             await asyncio.sleep(0.01)
 
     def _later(self) -> bool:
-        """Whether the running loop will see to what waits; there may be none."""
+        """Whether the running loop will see to what waits. Not where there is none, or where others listen."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return False
-        if loop is not self._loop:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._loop, self._timer = loop, None
-        if self._timer is None:
-            self._timer = loop.call_later(DELAY_SECONDS, self._on_time)
+        if self._timer is not None and loop is self._loop:
+            return True
+        if log.shared():
+            return False
+        if self._timer is not None:  # of a loop that is gone
+            self._timer.cancel()
+        self._loop, self._timer = loop, loop.call_later(DELAY_SECONDS, self._on_time)
         return True
 
     def _on_time(self) -> None:
@@ -157,11 +158,22 @@ class Telemetry:
 
     def _catch_up(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for report in waiting:
+        if not waiting:
+            return
+        said = [report for report in self._each(self._report, waiting) if report.session]
+        if not log.decision_lines(said):
+            self._each(log.decision_record, said)
+
+    def _each(self, work: Callable[[TurnReport], None], reports: list[TurnReport]) -> list[TurnReport]:
+        """Do `work` on each; one that fails does not take the others with it. Answers those that did not fail."""
+        done = []
+        for report in reports:
             try:
-                self._report(report)
+                work(report)
+                done.append(report)
             except Exception:  # noqa: BLE001  # telemetry is never the cause of a failed request
                 self._fault("report")
+        return done
 
     def _report(self, report: TurnReport) -> None:
         key = (report.org, report.session, report.thread)
@@ -173,8 +185,6 @@ class Telemetry:
             last = report.attempts[-1]
             calls = {fingerprint: call_id for _, call_id, fingerprint in last.calls}
             self._rounds.keep(key, Round(last.ended_ns, calls, trace_id, span_id))
-        if report.session:
-            log.decision_line(report)
         if report.outcome in CLOSING:
             self._close(run_end(report))
 

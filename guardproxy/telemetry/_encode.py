@@ -13,11 +13,13 @@ from functools import lru_cache
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import Link, SpanContext
+from opentelemetry.trace import Link, SpanContext, SpanKind
+from opentelemetry.trace.status import StatusCode
 
 from guardproxy.telemetry import semconv as s
 
-_KINDS = (1, 2, 3, 4, 5)  # SpanKind counts from 0, the protocol from 1
+_KINDS = {kind: bytes((0x30, kind.value + 1)) for kind in SpanKind}  # it counts from 0, the protocol from 1
+_STATUS = {code: bytes((0x7A, 2, 0x18, code.value)) if code.value else b"\x7a\0" for code in StatusCode}
 _HAS_REMOTE, _IS_REMOTE = 0x100, 0x200
 _TIMES = struct.Struct("<cQcQ").pack
 _FLAGS = struct.Struct("<I").pack
@@ -66,11 +68,11 @@ def _span(span: ReadableSpan) -> bytes:
         parts.append(b"\x22\x08" + parent.span_id.to_bytes(8, "big"))
     parts += (
         _text(b"\x2a", span.name),
-        b"\x30" + _LENGTHS[_KINDS[span.kind.value]],
+        _KINDS[span.kind],
         _TIMES(b"\x39", span.start_time or 0, b"\x41", span.end_time or 0),
         _attributes(b"\x4a", span.attributes or {}),
         *[_bytes(b"\x6a", _link(link)) for link in span.links],
-        _bytes(b"\x7a", b"\x18" + _LENGTHS[code] if (code := span.status.status_code.value) else b""),
+        _STATUS[span.status.status_code],
         b"\x85\x01" + _remote(parent),
     )
     return b"".join(parts)

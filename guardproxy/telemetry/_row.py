@@ -16,7 +16,7 @@ Key = tuple[object, ...]
 
 
 class Row:
-    """An attribute is the series itself. It is looked up when first used, so that none is there without a value."""
+    """An attribute is the series itself, None until `open` has looked it up, so that none is there without a value."""
 
     __slots__ = (
         "after",
@@ -35,19 +35,6 @@ class Row:
         "turns",
         "where",
     )
-    request: Cell
-    turns: Cell
-    before: Cell
-    after: Cell
-    begin: Cell
-    settle: Cell
-    duration: Cell
-    first_chunk: Cell
-    input_size: Cell
-    output_size: Cell
-    input: Cell
-    output: Cell
-    cost: Cell
 
     def __init__(self, key: Key, find: Callable[[str, Labels], Cell]) -> None:
         method, route, status, error, org, agent, surface, *rest = key
@@ -69,13 +56,23 @@ class Row:
             "output": ("guardproxy.tokens", (org, model, "output")),
             "cost": ("guardproxy.cost.usd", (org, model)),
         }
+        self.request: Cell | None = None
+        self.turns: Cell | None = None
+        self.before: Cell | None = None
+        self.after: Cell | None = None
+        self.begin: Cell | None = None
+        self.settle: Cell | None = None
+        self.duration: Cell | None = None
+        self.first_chunk: Cell | None = None
+        self.input_size: Cell | None = None
+        self.output_size: Cell | None = None
+        self.input: Cell | None = None
+        self.output: Cell | None = None
+        self.cost: Cell | None = None
 
-    def __getattr__(self, name: str) -> Cell:
-        """Called where the attribute has no value yet."""
-        try:
-            cell = self.find(*self.where[name])
-        except KeyError:
-            raise AttributeError(name) from None
+    def open(self, name: str) -> Cell:
+        """The series of an attribute that has none yet. (A `__getattr__` for it would make every look-up slow.)"""
+        cell = self.find(*self.where[name])
         setattr(self, name, cell)
         return cell
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from typing import Final, cast
@@ -24,6 +25,9 @@ TURNS: Final = logging.getLogger("guardproxy.turn")
 
 SHOWN = 80
 """Characters of a model's name in a line: clients write what they like there."""
+
+ATOMIC: Final = 4096
+"""Bytes written in one go, unless one line is longer: what a pipe takes whole, so that workers' lines do not mix."""
 
 _OURS, _ROOT = logging.getLogger("guardproxy"), logging.getLogger()
 _FIELDS = "guardproxy_fields"
@@ -51,15 +55,19 @@ def setup(level: str = "info", style: str = "text") -> None:
     logging.getLogger("opentelemetry").setLevel(logging.DEBUG if level.lower() == "debug" else logging.CRITICAL)
 
 
-def decision_line(report: TurnReport) -> None:
-    """Log what was decided in a turn."""
+def decision_lines(reports: Sequence[TurnReport]) -> bool:
+    """Log what was decided in turns, a line each, where ours alone hears it. False: each needs a `decision_record`."""
     if not TURNS.isEnabledFor(logging.INFO):
-        return
+        return True
     handler = _only_handler()
-    if handler is None or not handler.turn(report):
-        record = TURNS.makeRecord(TURNS.name, logging.INFO, "", 0, "turn", (), None)  # no look for the caller
-        setattr(record, _FIELDS, fields_of(report))
-        TURNS.handle(record)
+    return handler is not None and handler.turns(reports)
+
+
+def decision_record(report: TurnReport) -> None:
+    """Log what was decided in a turn for whoever listens."""
+    record = TURNS.makeRecord(TURNS.name, logging.INFO, "", 0, "turn", (), None)  # no look for the caller
+    setattr(record, _FIELDS, fields_of(report))
+    TURNS.handle(record)
 
 
 def shared() -> bool:
@@ -118,13 +126,23 @@ def fields_of(report: TurnReport) -> dict[str, object]:
 class _Stderr(logging.Handler):
     """Writes to whatever `sys.stderr` is now."""
 
-    def turn(self, report: TurnReport) -> bool:
-        """Write a decision line, where the format is one of ours; whether it is."""
+    def turns(self, reports: Sequence[TurnReport]) -> bool:
+        """Write decision lines, where the format is one of ours; whether it is."""
         style = self.formatter
         if not isinstance(style, JsonFormatter | TextFormatter):
             return False
-        with suppress(Exception), self.lock or nullcontext():  # as in `emit`
-            sys.stderr.write(style.turn(report, report.ended_ns / 1e9) + "\n")
+        with self.lock or nullcontext():
+            held, size = "", 0
+            for report in reports:
+                with suppress(Exception):  # as in `emit`
+                    line = style.turn(report, report.ended_ns / 1e9) + "\n"
+                    more = len(line) if line.isascii() else len(line.encode())
+                    if size + more > ATOMIC and held:
+                        sys.stderr.write(held)
+                        held, size = "", 0
+                    held, size = held + line, size + more
+            with suppress(Exception):
+                sys.stderr.write(held)
         return True
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -11,6 +11,7 @@ from guardproxy.telemetry.report import TurnReport
 
 _FORMAT = 1
 _BYTES = 4  # of a fingerprint that are kept: enough to tell the calls of one run apart
+_CALL = Kind.CALL  # by name it costs a third of a microsecond
 _MARKS = {"f": int(Flag.FAILED), "v": int(Flag.VOID), "p": int(Flag.PENDING), "u": int(Flag.UNANSWERED)}
 _MARKED = sum(_MARKS.values())
 
@@ -79,7 +80,7 @@ def record_of(report: TurnReport) -> bytes:
     if calls:
         compact["c"] = [(tool, fp[:_BYTES].hex()) for tool, _, fp in calls]
     if steps:
-        compact["r"] = [_result(step) for step in steps if step.kind is Kind.CALL]
+        compact["r"] = [_result(step) for step in steps if step.kind is _CALL]
     if decision.rule or decision.would:
         compact |= {"w": decision.would, "ru": decision.rule, "k": decision.count, "p": report.prompt}
     if decision.spared:

@@ -30,6 +30,7 @@ from guardproxy.telemetry._rounds import Recent, Round
 from guardproxy.telemetry.metrics import tool_outcome
 from guardproxy.telemetry.report import Attempt, RunEnd, TurnReport
 
+_CALL = Kind.CALL  # by name it costs a third of a microsecond
 _SCOPE = InstrumentationScope(s.SCOPE)
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _UNSET, _ERROR = Status(StatusCode.UNSET), Status(StatusCode.ERROR)
@@ -76,7 +77,7 @@ class Spans:
         base = flat(report.org, report.session, report.agent, declared=report.declared)
         if trace.caller is None:
             for index, step in enumerate(report.steps):
-                if step.kind is Kind.CALL:
+                if step.kind is _CALL:
                     self._tool(report, index, step, before, trace, base)
         turn = self._turn(report, trace, base)
         action, mode = report.intervention

@@ -18,6 +18,7 @@ COSTS = [
     (PLAIN, Usage(input=1000, cached=1000), 2500),  # no rate of its own: as input
     (CACHED, Usage(input=1000, cached=800), 700),
     (CACHED, Usage(input=1000, cached=800, cache_write=100), 763),  # 100 * 2.5 + 200 + 312.5
+    (PLAIN, Usage(input=-5, output=1), 10),  # a provider's nonsense does not pay anything back
     (CACHED, Usage(input=10, cached=800), 200),  # more cached than input: nothing below zero
     (Rates(0.0, 0.0), Usage(input=10**9, output=10**9), 0),
     (Rates(3.0, 15.0, cached=0.0), Usage(input=100, cached=100), 0),

@@ -6,6 +6,7 @@ import pytest
 
 from guardproxy.core.view import Closing
 from guardproxy.store.redis import Store
+from guardproxy.telemetry.record import read_record
 from tests.live import Said, live
 
 TOOLS = [{"type": "function", "function": {"name": "ls"}}]
@@ -54,6 +55,10 @@ async def test_closing(store: Store, name: str) -> None:
     assert bool(told.delivered) == bool(told.links) == delivered
     assert told.count == 1
     assert not told.close
+    record = read_record(told.record)
+    assert (told.spent["input_tokens"], told.spent["output_tokens"]) == (told.usage.input, told.usage.output)
+    assert (record["input_tokens"], record["output_tokens"]) == (told.usage.input, told.usage.output)
+    assert record["cost_microusd"] == told.spent["cost_microusd"] == (5 if tokens else 0)
 
 
 async def test_a_cut_closes_by_its_rule(store: Store) -> None:

@@ -164,6 +164,42 @@ def test_another_handler_hears_the_same_line(lines, style):
     assert [timeless(line) for line in alone] == [timeless(line) for line in shared]
 
 
+class Pieces(io.StringIO):
+    """Remembers what was written in one call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.pieces.append(text)
+        return len(text)
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_lines_of_one_batch_are_written_together_and_whole(lines, monkeypatch, style):
+    """A pipe takes so many bytes in one piece; of more, two workers' lines could be mixed."""
+    names = ["s", "\u00e9" * 400, "s" * 3000, "s" * 6000, "s"]
+    reports = [turn(number, session=names[number % 5], model="m\u00e9" * 30) for number in range(1, 60)]
+    monkeypatch.setattr(sys, "stderr", out := Pieces())
+    with unheard():
+        lines(style, reports=())
+        assert log.decision_lines(reports)
+
+    assert len("".join(out.pieces).splitlines()) == len(reports) > len(out.pieces) > 4
+    for piece in out.pieces:
+        assert piece.endswith("\n")
+        assert len(piece.encode()) <= log.ATOMIC or piece.count("\n") == 1
+    lines()
+
+
+def test_a_line_that_cannot_be_made_takes_no_other_with_it(lines, capsys):
+    with unheard():
+        lines()
+        assert log.decision_lines([turn(1), turn(2, decision=None), turn(3)])
+        assert [json.loads(line)["turn"] for line in capsys.readouterr().err.splitlines()] == [1, 3]
+
+
 def test_a_filter_is_asked(lines):
     def odd(record: logging.LogRecord) -> bool:
         return record.guardproxy_fields["turn"] % 2 == 1

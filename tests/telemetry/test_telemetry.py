@@ -110,6 +110,18 @@ async def test_on_a_running_loop_turns_are_done_in_a_row(capsys):
     assert turns(front) == 3 + BATCH
 
 
+async def test_a_turn_that_fails_takes_no_other_with_it(capsys):
+    front = telemetry(log_level="info")
+    with unheard():
+        for report in (turn(1), turn(2, attempts=None), turn(3)):
+            front.report(report)
+        rows = front.snapshot().series
+    heard = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+    assert rows[ERRORS] == {("report",): [1]}
+    assert [line["turn"] for line in heard if line["message"] == "turn"] == [1, 3]
+
+
 async def test_who_asks_for_the_figures_or_shuts_down_gets_all_of_them(capsys):
     front = telemetry(log_level="info")
     with unheard():
