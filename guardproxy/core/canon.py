@@ -11,9 +11,12 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
-from guardproxy.core.mask import without_digits
+from guardproxy.core.alike import one_path, shaped, without_defaults
+from guardproxy.core.mask import unseen, without_digits
 from guardproxy.core.tools import Tool
 
 PROSE = 400
@@ -29,6 +32,10 @@ COSMETIC = frozenset("description explanation reason reasoning thought thoughts 
 """Keys that explain a call and do not change what it does, dropped where another key remains."""
 
 _CODE = re.compile(r"[/\\{}=|$`*~^@\n0-9_()<>;]")
+_DETOUR = re.compile(r"//|/\.|/$|^\./")
+"""In a path: what another spelling of it may lack."""
+
+NOTHING: Mapping[str, object] = MappingProxyType({})
 _DIGIT = re.compile("[0-9]")
 _WORDS = re.compile(r"[^\W_]+")
 _SCALARS = frozenset((str, int, float, bool))
@@ -46,29 +53,31 @@ class Canon(NamedTuple):
     valid: bool
 
 
-def canonical(arguments: str, tool: Tool) -> Canon:
-    """Canonical texts of arguments. What is not a JSON object is compared as it stands and marked invalid."""
+def canonical(arguments: str, tool: Tool, defaults: Mapping[str, object] = NOTHING) -> Canon:
+    """Canonical texts of arguments. What is not a JSON object is compared as it stands and marked invalid.
+
+    `defaults` are those of the tool's schema in the request. They do not change the exact form, which must be the same
+    where the request is not known.
+    """
     try:
         value = _value(arguments if arguments[:1] == "{" else arguments.strip() or "{}")
         if isinstance(value, dict):
-            return _object(value, tool, nulls="null" in arguments)
+            kept = {k: _kept(v) for k, v in value.items() if v is not None} if "null" in arguments else value
+            return _object(shaped(kept, tool) if tool.shaped else kept, defaults)
     except (RecursionError, OverflowError, ValueError):
         pass
     return Canon(arguments, arguments, arguments, valid=False)
 
 
-def _object(value: dict[str, object], tool: Tool, *, nulls: bool) -> Canon:
-    kept = {k: _kept(v) for k, v in value.items() if v is not None} if nulls else value
-    if tool.ignored:
-        kept = {k: v for k, v in kept.items() if k not in tool.ignored}
+def _object(kept: dict[str, object], defaults: Mapping[str, object]) -> Canon:
     exact = _encode(kept)
-    core = kept
-    if not COSMETIC.isdisjoint(kept):
-        core = {k: v for k, v in kept.items() if k not in COSMETIC} or kept
+    core = without_defaults(kept, defaults) if defaults else kept
+    if not COSMETIC.isdisjoint(core):
+        core = {k: v for k, v in core.items() if k not in COSMETIC} or core
     plain: dict[str, object] = {}
     for key, item in core.items():
         if not isinstance(item, str):
-            plain[key] = _near(item, key)
+            plain[key] = item if type(item) is int else _near(item, key)
         else:
             plain[key] = _words(item) if len(item) <= PROSE and key not in PAGING else item
     near = exact if plain == kept else _encode(plain)
@@ -87,10 +96,19 @@ def _words(text: str) -> str:
         if text.isascii():  # plain words
             return text.lower() if not spaced else " ".join(text.lower().split())
     elif not spaced or _CODE.search(text) is not None:  # a path, code or an id
-        plain = text.removeprefix("./")  # only spacing is cosmetic there
-        return plain if "  " not in plain and "\n" not in plain else " ".join(plain.split())
-    plain = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+        return _coded(text, spaced=spaced)
+    plain = text.lower() if text.isascii() else unicodedata.normalize("NFKC", unseen(text)).casefold()
     return " ".join(_WORDS.findall(plain)) or plain
+
+
+def _coded(text: str, *, spaced: bool) -> str:
+    """Only spacing is cosmetic in code, and in a path the way it is spelled."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", unseen(text))
+    if spaced or "\n" in text:
+        text = text.removeprefix("./")
+        return text if "  " not in text and "\n" not in text else " ".join(text.split())
+    return one_path(text) if "/" in text and _DETOUR.search(text) is not None else text
 
 
 def _near(value: object, key: str) -> object:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import cast
 
 from guardproxy.core import outcome
-from guardproxy.core.canon import Canon, canonical
+from guardproxy.core.canon import NOTHING, Canon, canonical
 from guardproxy.core.mask import mask, result_text, without_digits
 from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
 from guardproxy.core.tools import DEFAULT_RULES, Rules, Tool, changes, only_looks, tool_of, waits
 
-__all__ = ["GUARD_MARK", "Fingerprinter", "Rules", "hash16", "mask", "pack", "strip_own", "unpack"]
+__all__ = ["GUARD_MARK", "Defaults", "Fingerprinter", "Rules", "hash16", "mask", "pack", "strip_own", "unpack"]
 
 GUARD_MARK = "[guardproxy]"
 """Every text of ours begins with this, so that a copy in a request can be taken out; the ledger is the authority."""
@@ -64,6 +64,9 @@ def _raw(part: str | bytes) -> bytes:
     return part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
 
 
+Defaults = Mapping[str, Mapping[str, object]]
+"""By tool: what its schema in the request says of arguments that are left out."""
+
 _Known = tuple[tuple[Fp, Fp, Fp, Fp, Fp, Fp], Flag, Flag, str]
 _ROUND_START, _INVALID, _THINK, _MUTATES = map(int, (Flag.ROUND_START, Flag.INVALID, Flag.THINK, Flag.MUTATES))
 _FLAGS = tuple(Flag(number) for number in range(1 << len(Flag)))
@@ -106,24 +109,28 @@ class Fingerprinter:
         digest.update(_framed(parts))
         return digest.digest()
 
-    def step(self, call: Call, result: Message | None, *, first: bool, at_ms: int) -> Step:
-        """The step of a call and its result (None: not answered yet). `first`: it opens its assistant message."""
-        name, arguments, _ = call
+    def step(
+        self, call: Call, result: Message | None, *, first: bool, at_ms: int, defaults: Mapping[str, object] = NOTHING
+    ) -> Step:
+        """The step of a call and its result (None: not answered yet). `first`: it opens its assistant message.
+
+        `defaults`: those that the tool's schema in the request gives to arguments that are left out.
+        """
         told = None if result is None else (result.text, result.media, result.failed)
-        known = hash((name, arguments, told))
+        known = hash((call[0], call[1], told, repr(defaults) if defaults else ""))
         found = self._memo.get(known)
         if found is None:
-            found = self._compute(call, result)
+            found = self._compute(call, result, defaults)
             if len(self._memo) >= self._memo_size:
                 self._memo.clear()
             self._memo[known] = found
         prints, flags, opening, tool = found
         return Step(Kind.CALL, tool, *prints, opening if first else flags, at_ms)
 
-    def _compute(self, call: Call, result: Message | None) -> _Known:
+    def _compute(self, call: Call, result: Message | None, defaults: Mapping[str, object]) -> _Known:
         name, arguments, _ = call
         tool, hasher = self._tool(name)
-        canon = self._canonical(call, tool)
+        canon = canonical(arguments, tool, defaults) if defaults else self._canonical(call, tool)
         exact = _finish(hasher, canon.exact)
         near = exact if canon.near is canon.exact else _finish(hasher, canon.near)
         masked = near if canon.masked is canon.near else _finish(hasher, canon.masked)

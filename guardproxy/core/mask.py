@@ -43,6 +43,7 @@ _UUID = re.compile(r"-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{1
 _HEX = re.compile(r"0x[0-9a-fA-F]{4,16}\b")
 _IDENTITY = re.compile(r"@[0-9a-f]{6,16}\b")
 _SCRATCH = re.compile(r"/tmp/(?:tmp|pytest-of-|\.)[\w./-]+")  # noqa: S108 - names in results, not files of ours
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 VOLATILE_KEYS = frozenset(
@@ -103,6 +104,11 @@ def _edge(text: str) -> str:
     if (timed or "=" in text) and (_ID.search(text) is not None or _UPPER_ID.search(text) is not None):
         text = _LABEL.sub(_unlabelled, text)
     return _SCRATCH.sub("~", text) if "/tmp/" in text else text  # noqa: S108  # a pattern, no file is made
+
+
+def unseen(text: str) -> str:
+    """The text without the characters that nobody sees: zero-width spaces and joiners, soft hyphens, marks of order."""
+    return _UNSEEN.sub("", text)
 
 
 def mask(text: str) -> str:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TypeVar, cast
 from urllib.parse import quote
 
-from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter, is_boundary, pack, stamp, unpack
+from guardproxy.core.fingerprint import GUARD_MARK, Defaults, Fingerprinter, is_boundary, pack, stamp, unpack
 from guardproxy.core.harness import is_harness
 from guardproxy.core.model import Ask, Call, Message, Step, Trail, value
 from guardproxy.core.view import Identity, RoundFact, TurnFact, View
@@ -171,7 +171,7 @@ def observe(ask: Ask, printer: Fingerprinter, now_ms: int) -> TurnFact:
     found = rounds(ask)
     if any(turn.reply for turn in found):
         seen = {printer.text(m.text) for m in ask.head if m.role == "user"}
-    facts = [_round_fact(turn, printer, now_ms, seen) for turn in found]
+    facts = [_round_fact(turn, printer, now_ms, seen, ask.defaults) for turn in found]
     boundary, blank = printer.marks
     return TurnFact(
         _conversation(ask, printer),
@@ -191,7 +191,7 @@ def _remember(printer: Fingerprinter, key: int, made: T) -> T:
     return made
 
 
-def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[bytes]) -> RoundFact:
+def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[bytes], defaults: Defaults) -> RoundFact:
     fresh = False
     if turn.reply is not None:
         said = printer.text(turn.reply) if turn.reply else b""
@@ -200,8 +200,9 @@ def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[byte
     if not turn.calls:
         digest = round_digest(printer, turn.calls, turn.text)
         return RoundFact(digest, turn.index, _spoken(turn, printer, now_ms, genuine=fresh))
-    key = hash(("called", turn.calls, turn.results))
-    known = printer.memo.get(key) or _remember(printer, key, _called(turn, printer))
+    given = repr([defaults.get(call.name) for call in turn.calls[:AT_MOST]]) if defaults else ""
+    key = hash(("called", turn.calls, turn.results, given))
+    known = printer.memo.get(key) or _remember(printer, key, _called(turn, printer, defaults))
     digest, facts, counts = cast("_Called", known)
     return RoundFact(digest, turn.index, tuple([stamp(fact, now_ms) for fact in facts]), counts)
 
@@ -211,11 +212,11 @@ def _named(name: str) -> str:
     return name if not name or _PLAIN.fullmatch(name) else quote(name, safe="!#$&'()*+,/:;=?@[]~", errors="replace")
 
 
-def _called(turn: Round, printer: Fingerprinter) -> _Called:
+def _called(turn: Round, printer: Fingerprinter, defaults: Defaults) -> _Called:
     """Digest, facts (without their time) and counters of a round with calls."""
     facts, counts = [], dict[str, int]()
     for number, (call, result) in enumerate(zip(turn.calls[:AT_MOST], turn.results[:AT_MOST], strict=True)):
-        step = printer.step(call, result, first=number == 0, at_ms=0)
+        step = printer.step(call, result, first=number == 0, at_ms=0, defaults=defaults.get(call.name, {}))
         facts.append(pack(step))
         counts[f"tool:{step.tool}"] = counts.get(f"tool:{step.tool}", 0) + 1
         counts[f"call:{step.call.hex()}"] = 1  # equal calls of one round are one occurrence
