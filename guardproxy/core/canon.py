@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from guardproxy.core.alike import one_path, shaped, without_defaults
-from guardproxy.core.mask import unseen, without_digits
+from guardproxy.core.mask import composed, unseen, without_digits
 from guardproxy.core.tools import Tool
 
 PROSE = 400
@@ -32,13 +32,12 @@ COSMETIC = frozenset("description explanation reason reasoning thought thoughts 
 """Keys that explain a call and do not change what it does, dropped where another key remains."""
 
 _CODE = re.compile(r"[/\\{}=|$`*~^@\n0-9_()<>;]")
-_DETOUR = re.compile(r"//|/\.|/$|^\./")
-"""In a path: what another spelling of it may lack."""
-
 NOTHING: Mapping[str, object] = MappingProxyType({})
 _DIGIT = re.compile("[0-9]")
 _WORDS = re.compile(r"[^\W_]+")
 _SCALARS = frozenset((str, int, float, bool))
+_made = tuple.__new__
+"""Makes a named tuple of all its fields at half the price."""
 
 
 class Canon(NamedTuple):
@@ -70,45 +69,58 @@ def canonical(arguments: str, tool: Tool, defaults: Mapping[str, object] = NOTHI
 
 
 def _object(kept: dict[str, object], defaults: Mapping[str, object]) -> Canon:
-    exact = _encode(kept)
     core = without_defaults(kept, defaults) if defaults else kept
     if not COSMETIC.isdisjoint(core):
         core = {k: v for k, v in core.items() if k not in COSMETIC} or core
     plain: dict[str, object] = {}
+    same, paging, flat = core is kept, False, True
     for key, item in core.items():
-        if not isinstance(item, str):
-            plain[key] = item if type(item) is int else _near(item, key)
+        made = item
+        if isinstance(item, str):
+            if key in PAGING:
+                paging = True
+            elif len(item) <= PROSE:
+                made = _words(item)
         else:
-            plain[key] = _words(item) if len(item) <= PROSE and key not in PAGING else item
-    near = exact if plain == kept else _encode(plain)
+            if type(item) not in _SCALARS:
+                flat = False
+                made = item if key in PAGING else _near(item, key)
+            paging = paging or key in PAGING
+        plain[key] = made
+        if made is not item and made != item:
+            same = False
+    exact = repr(sorted(kept.items())) if flat and core is kept else _encode(kept)
+    near = exact if same else _encode(plain)
     if _DIGIT.search(near) is None:
-        return Canon(exact, near, near, valid=True)
+        return _made(Canon, (exact, near, near, True))
     masked = without_digits(near)
-    if not PAGING.isdisjoint(core):
+    if paging:
         masked += _encode({k: v for k, v in core.items() if k in PAGING}).encode("utf-8", "surrogatepass")
-    return Canon(exact, near, masked, valid=True)
+    return _made(Canon, (exact, near, masked, True))
 
 
 def _words(text: str) -> str:
-    spaced = " " in text
-    letters = text.replace(" ", "").isalpha() if spaced else text.isalpha()
-    if letters:
-        if text.isascii():  # plain words
-            return text.lower() if not spaced else " ".join(text.lower().split())
-    elif not spaced or _CODE.search(text) is not None:  # a path, code or an id
-        return _coded(text, spaced=spaced)
+    if " " not in text:
+        if not text.isalpha():
+            return _coded(text)
+    elif not text.replace(" ", "").isalpha():
+        if _CODE.search(text) is not None:  # only spacing is cosmetic in code
+            text = (text if text.isascii() else composed(text)).removeprefix("./")
+            return text if "  " not in text and "\n" not in text else " ".join(text.split())
+    elif text.isascii():
+        return " ".join(text.lower().split())  # plain words
     plain = text.lower() if text.isascii() else unicodedata.normalize("NFKC", unseen(text)).casefold()
     return " ".join(_WORDS.findall(plain)) or plain
 
 
-def _coded(text: str, *, spaced: bool) -> str:
-    """Only spacing is cosmetic in code, and in a path the way it is spelled."""
+def _coded(text: str) -> str:
+    """A path, an id or a piece of code: of a path it does not count how it is spelled."""
     if not text.isascii():
-        text = unicodedata.normalize("NFC", unseen(text))
-    if spaced or "\n" in text:
-        text = text.removeprefix("./")
-        return text if "  " not in text and "\n" not in text else " ".join(text.split())
-    return one_path(text) if "/" in text and _DETOUR.search(text) is not None else text
+        text = composed(text)
+    if "\n" in text:
+        return " ".join(text.removeprefix("./").split())
+    detour = "/" in text and ("/." in text or "//" in text or text[-1] == "/" or text[:2] == "./")
+    return one_path(text) if detour else text
 
 
 def _near(value: object, key: str) -> object:

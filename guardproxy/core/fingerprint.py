@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import cast
 
 from guardproxy.core import outcome
-from guardproxy.core.canon import NOTHING, Canon, canonical
-from guardproxy.core.mask import mask, result_text, without_digits
+from guardproxy.core.canon import NOTHING, canonical
+from guardproxy.core.mask import WHOLE, mask, result_text, without_digits
 from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
 from guardproxy.core.tools import DEFAULT_RULES, Rules, Tool, changes, only_looks, tool_of, waits
+from guardproxy.core.volatile import sketch
 
 __all__ = ["GUARD_MARK", "Defaults", "Fingerprinter", "Rules", "hash16", "mask", "pack", "strip_own", "unpack"]
 
@@ -30,6 +32,7 @@ LONG = 40  # characters from which the text that answers a reply is a program's:
 
 TOOL_NAME = 128
 """Bytes of a tool's name that a fact keeps."""
+
 
 def strip_own(text: str) -> str:
     """The text without advice of ours that a client may have kept: paragraphs that begin with our mark."""
@@ -68,6 +71,8 @@ Defaults = Mapping[str, Mapping[str, object]]
 """By tool: what its schema in the request says of arguments that are left out."""
 
 _Known = tuple[tuple[Fp, Fp, Fp, Fp, Fp, Fp], Flag, Flag, str]
+_Called = tuple[Fp, Fp, Fp, int]
+_UNANSWERED = int(Flag.UNANSWERED)
 _ROUND_START, _INVALID, _THINK, _MUTATES = map(int, (Flag.ROUND_START, Flag.INVALID, Flag.THINK, Flag.MUTATES))
 _FLAGS = tuple(Flag(number) for number in range(1 << len(Flag)))
 """Every combination, made once: making one costs as much as a hash."""
@@ -93,7 +98,7 @@ class Fingerprinter:
         self._keyed = hashlib.blake2b(key=key, digest_size=16)
         self._memo: dict[int, _Known] = {}
         self._texts: dict[int, Fp] = {}
-        self._canons: dict[int, Canon] = {}
+        self._calls: dict[int, _Called] = {}
         self._results = self._keyed.copy()
         self._results.update(b"result")
         self._tools: dict[str, tuple[Tool, _Hasher]] = {}
@@ -128,57 +133,57 @@ class Fingerprinter:
         return Step(Kind.CALL, tool, *prints, opening if first else flags, at_ms)
 
     def _compute(self, call: Call, result: Message | None, defaults: Mapping[str, object]) -> _Known:
+        exact, near, masked, flags = self._called(call, defaults)
+        if result is None:
+            answer, masked_answer, signature, more = NO_FP, NO_FP, NO_FP, _UNANSWERED
+        else:
+            answer, masked_answer, signature, more = self._result(call, result)
+        flags |= more
+        prints = (exact, near, masked, answer, masked_answer, signature)
+        return prints, _FLAGS[flags], _FLAGS[flags | _ROUND_START], call[0].strip()
+
+    def _called(self, call: Call, defaults: Mapping[str, object] = NOTHING) -> _Called:
+        """What is known of a call alone, remembered: it is seen when it is proposed and again with its result."""
         name, arguments, _ = call
+        known = hash((name, arguments, repr(defaults))) if defaults else hash((name, arguments))
+        found = self._calls.get(known)
+        if found is not None:
+            return found
         tool, hasher = self._tool(name)
-        canon = canonical(arguments, tool, defaults) if defaults else self._canonical(call, tool)
+        canon = canonical(arguments, tool, defaults)
         exact = _finish(hasher, canon.exact)
         near = exact if canon.near is canon.exact else _finish(hasher, canon.near)
         masked = near if canon.masked is canon.near else _finish(hasher, canon.masked)
-        name = name.strip()
-        flags = self._call_flags(name, arguments, tool, canon)
-        if result is None:
-            answer, masked_answer, signature, more = NO_FP, NO_FP, NO_FP, int(Flag.UNANSWERED)
-        else:
-            answer, masked_answer, signature, more = self._result(hasher, arguments, result, tool)
-        flags |= more
-        prints = (exact, near, masked, answer, masked_answer, signature)
-        return prints, _FLAGS[flags], _FLAGS[flags | _ROUND_START], name
-
-    def _canonical(self, call: Call, tool: Tool) -> Canon:
-        """Canonical arguments, remembered: a call is looked at when it is proposed and again with its result."""
-        known = hash(call[:2])
-        found = self._canons.get(known)
-        if found is None:
-            found = canonical(call.arguments, tool)
-            if len(self._canons) >= self._memo_size:
-                self._canons.clear()
-            self._canons[known] = found
-        return found
-
-    def _call_flags(self, name: str, arguments: str, tool: Tool, canon: Canon) -> int:
-        flags = 0 if name and canon.valid else _INVALID
+        flags = 0 if canon.valid and name.strip() else _INVALID
         if tool.think or (tool.shell and waits(arguments) == "only"):
             flags |= _THINK
         if tool.mutates or (tool.shell and changes(arguments)):
             flags |= _MUTATES
-        return flags
+        if len(self._calls) >= self._memo_size:
+            self._calls.clear()
+        found = self._calls[known] = exact, near, masked, flags
+        return found
 
-    def _result(self, hasher: _Hasher, arguments: str, result: Message, tool: Tool) -> tuple[Fp, Fp, Fp, int]:
-        text = result_text(strip_own(result.text))
+    def _result(self, call: Call, result: Message) -> tuple[Fp, Fp, Fp, int]:
+        tool, hasher = self._tool(call[0])
+        text = result_text(strip_own(result[1]))
         inner = outcome.body(text)
-        flags = int(outcome.flags(inner, reads=tool.reads, told=result.failed))
-        if result.media:
+        flags = int(outcome.flags(inner, reads=tool.reads, told=result[6]))
+        if tool.failure_ok:
+            flags &= ~_FAILED
+        if result[5]:
             flags = (flags | _MEDIA) & ~_VOID
-            text = f"{text}\0{self.hash16(*result.media).hex()}"
+            text = f"{text}\0{self.hash16(*result[5]).hex()}"
         elif not flags & (_FAILED | _PENDING):
-            flags |= self._bare(inner, arguments, tool)
+            flags |= self._bare(inner, call[1], tool)
         printed = _finish(self._results, text)
-        masked, signature = printed, NO_FP
-        if flags & (_FAILED | _VOID):
-            masked = _finish(self._results, without_digits(inner[:4096]))
         if flags & _FAILED:
-            signature = _finish(hasher, f"error\0{outcome.signature_text(inner, arguments)}")
-        return printed, masked, signature, flags
+            signature = _finish(hasher, f"error\0{outcome.signature_text(inner, call[1])}")
+            return printed, _finish(self._results, without_digits(inner[:4096])), signature, flags
+        if flags & _VOID:
+            return printed, _finish(self._results, without_digits(inner[:4096])), NO_FP, flags
+        rest = None if flags & (_MEDIA | _PENDING | _SILENT) else sketch(text)
+        return printed, printed, NO_FP if rest is None else _finish(self._results, b"sketch\0" + rest), flags
 
     def _bare(self, inner: str, arguments: str, tool: Tool) -> int:
         """How a success is no evidence: it is bare, or the call itself has waited before it looked."""
@@ -220,7 +225,8 @@ class Fingerprinter:
         """A reply or a user's words: masked, spacing and case ignored; long texts also without their digits."""
         known = self._texts.get(hash(text))
         if known is None:
-            plain = " ".join(mask(strip_own(text)).casefold().split())
+            plain = text if text.isascii() else unicodedata.normalize("NFKC", text[:WHOLE]) + text[WHOLE:]
+            plain = " ".join(mask(strip_own(plain)).casefold().split())
             known = self.hash16("text", without_digits(plain) if len(plain) >= FORM else plain)
             if len(self._texts) >= self._memo_size:
                 self._texts.clear()
@@ -229,8 +235,7 @@ class Fingerprinter:
 
     def call(self, call: Call) -> Fp:
         """The exact canonical action: what delivered rounds and counters of the same call are known by."""
-        tool, hasher = self._tool(call.name)
-        return _finish(hasher, self._canonical(call, tool).exact)
+        return self._called(call)[0]
 
 
 _HEAD = struct.Struct("<BBHQBB")

@@ -16,6 +16,7 @@ from guardproxy.core.fingerprint import GUARD_MARK, Defaults, Fingerprinter, is_
 from guardproxy.core.harness import is_harness
 from guardproxy.core.model import Ask, Call, Message, Step, Trail, value
 from guardproxy.core.view import Identity, RoundFact, TurnFact, View
+from guardproxy.core.volatile import learned
 
 WINDOW = 24
 """Steps that a request's own messages contribute at most (`loop-detectors.md` section 5)."""
@@ -296,4 +297,4 @@ def trail(view: View) -> Trail:
             facts = facts[position + 1 :]
             break
     steps = unpack_all(facts)
-    return Trail(tuple(steps), view.steps - len(steps))
+    return learned(Trail(tuple(steps), view.steps - len(steps)))

@@ -26,7 +26,7 @@ class Rules:
     """
 
     defaults: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    """An argument that has its default is as if absent. Defaults in a request's own tool schemas count by themselves."""
+    """An argument that has its default is as if absent. Defaults in a request's tool schemas count by themselves."""
 
     ignore_args: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Arguments that do not count: a nonce, a request id."""
@@ -148,9 +148,7 @@ def _with_arguments(tool: Tool, name: str, rules: Rules) -> Tool:
     if not defaults and not any(sets):
         return tool
     ignored, unordered, paths, times = sets
-    return replace(
-        tool, shaped=True, defaults=defaults, ignored=ignored, unordered=unordered, paths=paths, times=times
-    )
+    return replace(tool, shaped=True, defaults=defaults, ignored=ignored, unordered=unordered, paths=paths, times=times)
 
 
 _LOOKING = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,11 +102,11 @@ def flags(text: str, *, reads: bool) -> Flag:
 def words(text: str) -> str:
     """`canon._words` without its short ways."""
     if canon._CODE.search(text) or (" " not in text and not text.isalpha()):
-        text = unicodedata.normalize("NFC", mask.unseen(text))
-        if " " in text or "\n" in text:
+        spaced, text = " " in text or "\n" in text, unicodedata.normalize("NFC", mask.unseen(text))
+        if spaced:
             plain = text.removeprefix("./")
             return plain if "  " not in plain and "\n" not in plain else " ".join(plain.split())
-        return alike.one_path(text) if "/" in text and canon._DETOUR.search(text) else text
+        return alike.one_path(text) if re.search(r"//|/\.|/\Z|\A\./", text) else text
     plain = unicodedata.normalize("NFKC", mask.unseen(text)).casefold()
     return " ".join(canon._WORDS.findall(plain)) or plain
 
