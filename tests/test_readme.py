@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from guardproxy.core import tools as rules
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.detectors import RULES
 from guardproxy.core.model import Triple
@@ -17,6 +19,9 @@ from guardproxy.http import turn
 README = Path(__file__).parent.parent / "README.md"
 SCOPES = {"cost_usd": "session"}
 BOTH = {"turns", "tool_calls", "wall_seconds"}
+WRITTEN = {"defaults": "{search: {limit: 10}}", "*": "[pattern, …]"} | {
+    f"{name}_args": "{pattern: [argument, …]}" for name in ("ignore", "unordered", "path", "time")
+}
 SESSION = {"input_tokens", "output_tokens", "total_tokens"}
 
 
@@ -49,6 +54,17 @@ def limits() -> list[str]:
     return rows
 
 
+def tools() -> list[str]:
+    """A row a field of the rules for tools, in its own words: a string stands under each."""
+    body = next(n.body for n in ast.parse(Path(rules.__file__).read_text()).body if getattr(n, "name", "") == "Rules")
+    rows = []
+    for place, node in enumerate(body):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            told = body[place + 1].value.value.replace("\n    ", " ")  # type: ignore[attr-defined]
+            rows.append(f"| `{node.target.id}` | `{WRITTEN.get(node.target.id, WRITTEN['*'])}` | {told.rstrip('.')} |")
+    return rows
+
+
 def section(name: str) -> list[str]:
     """The body rows of a marked table."""
     found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", README.read_text(), re.DOTALL)
@@ -56,7 +72,10 @@ def section(name: str) -> list[str]:
     return found.group(1).strip().split("\n")[2:]
 
 
-@pytest.mark.parametrize(("name", "expected"), [("detectors", detectors), ("limits", limits)])
+GENERATED = {"detectors": detectors, "limits": limits, "tools": tools}
+
+
+@pytest.mark.parametrize(("name", "expected"), GENERATED.items(), ids=GENERATED)
 def test_generated_tables(name: str, expected: object) -> None:
     """The tables of detectors and limits are those of the code."""
     assert section(name) == expected()  # type: ignore[operator]
@@ -83,7 +102,7 @@ def test_steps_name_files() -> None:
 def write() -> None:
     """Put the generated tables into the README."""
     text = README.read_text()
-    for name, rows in (("detectors", detectors()), ("limits", limits())):
+    for name, rows in ((name, made()) for name, made in GENERATED.items()):
         head = re.search(rf"<!-- {name} -->\n(.*?\n.*?\n)", text)
         assert head
         body = f"<!-- {name} -->\n{head.group(1)}" + "\n".join(rows) + f"\n<!-- /{name} -->"

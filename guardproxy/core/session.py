@@ -92,8 +92,7 @@ def rounds(ask: Ask) -> list[Round]:
 
 def _closed(index: int, message: Message, results: list[Message], replies: list[str]) -> Round:
     reply = "\n".join(replies) if replies else None
-    calls = message.calls
-    return Round(index, message.text, calls, pair(calls, results) if calls else (), reply)
+    return Round(index, message.text, message.calls, pair(message.calls, results) if message.calls else (), reply)
 
 
 def round_digest(printer: Fingerprinter, calls: Sequence[Call], text: str) -> str:
