@@ -24,6 +24,9 @@ HUGE = 1 << 20
 KEPT = 16_384
 """Characters at each end of a huge text that are kept."""
 
+PIECE = 65_536
+"""Characters of a long text that are hashed at a time."""
+
 EDGE = 2_048
 """Characters at each end in which volatile parts are masked. Time stamps in the middle of a long text stay."""
 
@@ -45,8 +48,7 @@ _DURATION = re.compile(r"[0-9](?<![\w.][0-9])[0-9.]* ?(?:seconds|second|secs|sec
 _TALLY = re.compile(
     r"(?i:\b(read|called|seen|shown|viewed|fetched|requested|accessed|queried|asked|opened|invoked|polled|try) #?[0-9]+"
     r" times?|\b(attempt|retry|(?:call|request|read|query|lookup|invocation|fetch) #) ?#?[0-9]+(?: times?)?"
-    r"|\b[0-9]+(?:st|nd|rd|th) (time|call|read|request)\b"
-    r"|\b[0-9]+ (?:api |tool )?((?:calls|requests|queries) (?:left|remaining|used|so far)))"
+    r"|\b[0-9]+(?:st|nd|rd|th) (time)\b|\b[0-9]+ (?:api |tool )?((?:calls|requests|queries) (?:left|remaining)))"
 )
 _LABEL = re.compile(r"[iI][dD][\"']?[:=] ?[\"']?(?=[0-9]|[\w-]*[0-9])[\w-]+")
 _ID = re.compile(r"d(?<=[iI]d)[\"']?[:=]")
@@ -99,7 +101,7 @@ def _said(text: str) -> str:
         else:
             text = _DURATION.sub("~", text[:SAID]) + text[SAID:-SAID] + _DURATION.sub("~", text[-SAID:])
     end = text[-TOLD:].lower()
-    if " time" in end or "attempt " in end or "retry " in end or "#" in end or " call" in end or " re" in end:
+    if " time" in end or "attempt " in end or "retry " in end or "#" in end or "s left" in end or "s rem" in end:
         return text[:-TOLD] + _TALLY.sub(_untallied, text[-TOLD:])
     return text
 
@@ -155,9 +157,7 @@ def mask(text: str) -> str:
         text = composed(text)
     if len(text) <= 2 * EDGE:
         return _edge(text if plain else _foreign(text))
-    middle = text[EDGE:-EDGE]
-    if len(text) > WHOLE:
-        middle = f"…{len(text)}…{_digest(middle)}…"
+    middle = text[EDGE:-EDGE] if len(text) <= WHOLE else f"…{len(text)}…{_digest(text, EDGE)}…"
     first, last = text[:EDGE], text[-EDGE:]
     if not plain:
         first, last = _foreign(first), _foreign(last)
@@ -171,20 +171,29 @@ def _foreign(edge: str) -> str:
     return _CJK_TOLD.sub("~", edge)
 
 
-def _digest(text: str) -> str:
-    """What a long text is known by, in one pass. Beyond HUGE a checksum does: nobody forges results to be equal."""
-    try:
-        raw = text.encode("latin-1")  # a copy, where UTF-8 takes ten times as long
-    except UnicodeEncodeError:
-        raw = text.encode("utf-16-le", "surrogatepass")
-    if len(raw) > HUGE:
-        return f"{zlib.crc32(raw):08x}"
-    return hashlib.blake2b(raw, digest_size=16).hexdigest()
+def _digest(text: str, start: int) -> str:
+    """What a long text is known by between `start` and as far from its end; piece by piece, so that nothing is copied.
+
+    Beyond HUGE a checksum does: nobody forges results in order to be thought in a loop.
+    """
+    stop, checksum = len(text) - start, 0
+    hasher = hashlib.blake2b(digest_size=16)
+    for place in range(start, stop, PIECE):
+        piece = text[place : min(place + PIECE, stop)]
+        try:
+            raw = piece.encode("latin-1")  # ten times as fast as UTF-8 where it can be had
+        except UnicodeEncodeError:
+            raw = piece.encode("utf-16-le", "surrogatepass")
+        if len(text) > HUGE:
+            checksum = zlib.crc32(raw, checksum)
+        else:
+            hasher.update(raw)
+    return f"{checksum:08x}" if len(text) > HUGE else hasher.hexdigest()
 
 
 def shortened(text: str) -> str:
     """A huge text by its ends, its length and a checksum; done once, before anything else looks at it."""
-    return f"{text[:KEPT]}…{len(text)}…{_digest(text[KEPT:-KEPT])}…{text[-KEPT:]}" if len(text) > HUGE else text
+    return f"{text[:KEPT]}…{len(text)}…{_digest(text, KEPT)}…{text[-KEPT:]}" if len(text) > HUGE else text
 
 
 def without_digits(text: str) -> bytes:
