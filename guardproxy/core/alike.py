@@ -64,7 +64,8 @@ def _timeless(value: object) -> object:
 
 def one_path(text: str) -> str:
     """A path in its shortest spelling; what stands in front of `://` stays. Links in the file system are not known."""
-    scheme, slashes, path = text.replace("\\", "/").rpartition("://")
+    text = text.replace("\\", "/")
+    scheme, slashes, path = text.rpartition("://")
     if not path:
         return text
     short = posixpath.normpath(path)

@@ -61,8 +61,9 @@ def canonical(arguments: str, tool: Tool, defaults: Mapping[str, object] = NOTHI
     try:
         value = _value(arguments if arguments[:1] == "{" else arguments.strip() or "{}")
         if isinstance(value, dict):
-            kept = {k: _kept(v) for k, v in value.items() if v is not None} if "null" in arguments else value
-            return _object(shaped(kept, tool) if tool.shaped else kept, defaults)
+            if "null" in arguments:
+                value = {k: _kept(v) for k, v in value.items() if v is not None}
+            return _object(shaped(value, tool) if tool.shaped else value, defaults)
     except (RecursionError, OverflowError, ValueError):
         pass
     return Canon(arguments, arguments, arguments, valid=False)

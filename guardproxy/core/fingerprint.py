@@ -70,7 +70,7 @@ def _raw(part: str | bytes) -> bytes:
 Defaults = Mapping[str, Mapping[str, object]]
 """By tool: what its schema in the request says of arguments that are left out."""
 
-_Known = tuple[tuple[Fp, Fp, Fp, Fp, Fp, Fp], Flag, Flag, str]
+_Known = tuple[int, str, Fp, Fp, Fp, Fp, Fp, Fp]  # flat and plain: the collector of garbage leaves it alone
 _Called = tuple[Fp, Fp, Fp, int]
 _UNANSWERED = int(Flag.UNANSWERED)
 _ROUND_START, _INVALID, _THINK, _MUTATES = map(int, (Flag.ROUND_START, Flag.INVALID, Flag.THINK, Flag.MUTATES))
@@ -129,8 +129,9 @@ class Fingerprinter:
             if len(self._memo) >= self._memo_size:
                 self._memo.clear()
             self._memo[known] = found
-        prints, flags, opening, tool = found
-        return Step(Kind.CALL, tool, *prints, opening if first else flags, at_ms)
+        flags, tool, exact, near, masked, answer, masked_answer, signature = found
+        known_as = _FLAGS[flags | _ROUND_START if first else flags]
+        return Step(Kind.CALL, tool, exact, near, masked, answer, masked_answer, signature, known_as, at_ms)
 
     def _compute(self, call: Call, result: Message | None, defaults: Mapping[str, object]) -> _Known:
         exact, near, masked, flags = self._called(call, defaults)
@@ -138,9 +139,7 @@ class Fingerprinter:
             answer, masked_answer, signature, more = NO_FP, NO_FP, NO_FP, _UNANSWERED
         else:
             answer, masked_answer, signature, more = self._result(call, result)
-        flags |= more
-        prints = (exact, near, masked, answer, masked_answer, signature)
-        return prints, _FLAGS[flags], _FLAGS[flags | _ROUND_START], call[0].strip()
+        return flags | more, call[0].strip(), exact, near, masked, answer, masked_answer, signature
 
     def _called(self, call: Call, defaults: Mapping[str, object] = NOTHING) -> _Called:
         """What is known of a call alone, remembered: it is seen when it is proposed and again with its result."""
@@ -150,11 +149,11 @@ class Fingerprinter:
         if found is not None:
             return found
         tool, hasher = self._tool(name)
-        canon = canonical(arguments, tool, defaults)
-        exact = _finish(hasher, canon.exact)
-        near = exact if canon.near is canon.exact else _finish(hasher, canon.near)
-        masked = near if canon.masked is canon.near else _finish(hasher, canon.masked)
-        flags = 0 if canon.valid and name.strip() else _INVALID
+        told, alike, numberless, valid = canonical(arguments, tool, defaults)
+        exact = _finish(hasher, told)
+        near = exact if alike is told else _finish(hasher, alike)
+        masked = near if numberless is alike else _finish(hasher, numberless)
+        flags = 0 if valid and name.strip() else _INVALID
         if tool.think or (tool.shell and waits(arguments) == "only"):
             flags |= _THINK
         if tool.mutates or (tool.shell and changes(arguments)):

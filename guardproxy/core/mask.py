@@ -30,7 +30,7 @@ PIECE = 65_536
 EDGE = 2_048
 """Characters at each end in which volatile parts are masked. Time stamps in the middle of a long text stay."""
 
-SAID = 320
+SAID = 160
 """Characters at each end in which durations are looked for, and at the end tallies: such things are told there."""
 
 TOLD = 160

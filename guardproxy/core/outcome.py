@@ -75,7 +75,7 @@ _STATUS = re.compile(
     r'"(?:detail|message)"\s*:\s*"(?:not found|unauthori|forbidden|internal server|invalid|error|failed)|'
     r'"exit_?code"\s*:\s*-?[1-9]'
 )
-_EXIT = re.compile(r"exit(?:ed with)? (?:code|status):? -?[1-9]")
+_EXIT = re.compile(r"x(?<=ex)it(?:ed with)? (?:code|status):? -?[1-9]")
 _TAGGED = re.compile(r"<returncode>-?[1-9]|<error>|<tool_use_error>")
 _RAISED = re.compile(r"(?m)(?:Error|Exception|Interrupt)(?=:|$)")
 _COUNTED = re.compile(r"fail(?:ed|ing|ures?)\b|errors?\b")
@@ -144,7 +144,7 @@ def failed(text: str, *, reads: bool) -> bool:
             return True
     elif _FIRST.match(first) is not None:
         return True
-    if "x" in low and "exit" in low and _EXIT.search(low) is not None:
+    if "x" in low and _EXIT.search(low) is not None:
         return True
     if "<" in low and _tagged(low):
         return True

@@ -20,7 +20,7 @@ TIMES = 3
 PERIOD = 6
 """Different calls that may take turns meanwhile: the longest cycle looked for."""
 
-END = 200
+END = 160
 """Characters at each end in which tokens are looked for: what tools add by themselves stands there."""
 
 LETTERS = 24
