@@ -90,7 +90,7 @@ def _object(kept: dict[str, object], defaults: Mapping[str, object]) -> Canon:
         plain[key] = made
         if made is not item and made != item:
             same = False
-    exact = repr(sorted(kept.items())) if flat and core is kept else _encode(kept)
+    exact = repr(sorted(kept.items()) if len(kept) > 1 else [*kept.items()]) if flat and core is kept else _encode(kept)
     near = exact if same else _encode(plain)
     if _DIGIT.search(near) is None:
         return _made(Canon, (exact, near, near, True))

@@ -137,6 +137,8 @@ def reports(edges: str, low: str) -> bool:
 def failed(text: str, *, reads: bool) -> bool:
     """Whether the body of a result reports a failure. `reads`: the tool only shows things."""
     edges = _edges(text)
+    if reads and text[:1] not in "{[" and "<" not in edges and "x" not in edges and "X" not in edges:
+        return _FIRST.match(edges[:200].lower().split("\n", 1)[0]) is not None  # the rest needs one of these
     low = edges.lower()
     first = low[:200].split("\n", 1)[0]
     if low[:1] in "{[" and low[:2] not in _BRACKETED:
