@@ -119,8 +119,9 @@ def explain(error: ValidationError, root: type[BaseModel]) -> Iterator[tuple[str
         message = _WORDS.get(one["type"], message)
         if one["type"] == "extra_forbidden":
             message = "unknown key" + _document.nearest(str(path[-1]), _keys(root, path[:-1]))
-        if not dotted and ": " in message:
-            dotted, message = message.split(": ", 1)
+        field, colon, rest = message.partition(": ")
+        if colon and (not dotted or field.split(".")[0] in _keys(root, path)):  # a dataclass names its own field
+            dotted, message = f"{dotted}.{field}".lstrip("."), rest
         yield dotted, message[:1].lower() + message[1:]
 
 

@@ -10,9 +10,11 @@ import pytest
 from guardproxy import config
 from guardproxy.core.budget import Limit
 from guardproxy.core.detectors import RULES
-from guardproxy.core.model import Triple, Usage
+from guardproxy.core.fingerprint import Fingerprinter
+from guardproxy.core.model import Call, Triple, Usage
 from guardproxy.core.presets import PRESETS, preset_settings
 from guardproxy.core.pricing import cost, estimate_input
+from guardproxy.core.tools import Rules
 from guardproxy.errors import ConfigError
 
 
@@ -63,6 +65,20 @@ REFUSED = {
     "a list for a section": ("listen: []", "listen: must be a mapping"),
     "text for a section": ("policy: strict", "policy: must be a mapping"),
     "text for a list": ("tools: {mutates: edit}", "tools.mutates: must be a list"),
+    "a list of arguments without a tool": ("tools: {ignore_args: [nonce]}", "tools.ignore_args: must be a mapping"),
+    "one argument": ("tools: {path_args: {read: path}}", "tools.path_args.read: must be a list"),
+    "no argument": ("tools: {time_args: {logs: []}}", "tools.time_args.logs: must name at least one argument"),
+    "an argument without a name": ("tools: {ignore_args: {f: ['']}}", "tools.ignore_args.f: must name at least one"),
+    "a number for an argument": ("tools: {unordered_args: {f: [1]}}", "tools.unordered_args.f.0: must be text"),
+    "a default without a name": ("tools: {defaults: {f: 1}}", "tools.defaults.f: must be a mapping"),
+    "no default": ("tools: {defaults: {f: {}}}", "tools.defaults.f: must give at least one argument its default"),
+    "a pattern of nothing": ("tools: {think_like: ['']}", "tools.think_like: an empty pattern matches no tool"),
+    "a tool without a name": ("tools: {defaults: {' ': {a: 1}}}", "tools.defaults: an empty pattern matches no tool"),
+    "two kinds at once": (
+        "tools: {read_only: [Sync], mutates: [sync]}",
+        "tools.read_only: 'sync' is in mutates too; a tool can be one of them only",
+    ),
+    "an unknown rule for tools": ("tools: {ignore_arg: {f: [a]}}", "tools.ignore_arg: unknown key; did you mean"),
     "missing price": ("prices: {models: {m: {input: 1}}}", "prices.models.m.output: is missing"),
     "negative price": ("prices: {models: {m: {input: -1, output: 1}}}", "prices.models.m.input: "),
     "mode of another kind": ("policy: {mode: enforced}", "policy.mode: input should be 'enforce' or 'observe'"),
@@ -348,6 +364,38 @@ def test_rules_for_tools(tmp_path: Path) -> None:
 
     assert rules.ignore_args == {"search": ("request_id",)}
     assert rules.mutates == ("deploy*",)
+
+
+def test_every_rule_for_tools_reaches_the_core(tmp_path: Path) -> None:
+    text = """
+tools:
+  defaults: {search: {limit: 10, deep: false, tags: [], q: null}}
+  ignore_args: {'*': [nonce]}
+  unordered_args: {label: [labels]}
+  path_args: {read: [path]}
+  time_args: {logs: [since, until]}
+  think_like: [ponder]
+  failure_ok: [lint]
+  read_only: [update_check]
+  mutates: ['deploy*']
+  shells: [console]
+"""
+    rules = load(tmp_path, text).rules_value()
+
+    assert {name: getattr(rules, name) for name in Rules.__slots__} == {
+        "defaults": {"search": {"limit": 10, "deep": False, "tags": [], "q": None}},
+        "ignore_args": {"*": ("nonce",)},
+        "unordered_args": {"label": ("labels",)},
+        "path_args": {"read": ("path",)},
+        "time_args": {"logs": ("since", "until")},
+        "think_like": ("ponder",),
+        "failure_ok": ("lint",),
+        "read_only": ("update_check",),
+        "mutates": ("deploy*",),
+        "shells": ("console",),
+    }
+    printer = Fingerprinter(b"k", rules)
+    assert printer.call(Call("SEARCH", '{"limit":10,"nonce":1}')) == printer.call(Call("search", "{}"))
 
 
 def test_frozen() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from guardproxy.core import tools as rules
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.detectors import RULES
 from guardproxy.core.exemption import Exemption
@@ -18,6 +20,9 @@ from guardproxy.http import turn
 README = Path(__file__).parent.parent / "README.md"
 SCOPES = {"cost_usd": "session"}
 BOTH = {"turns", "tool_calls", "wall_seconds"}
+WRITTEN = {"defaults": "{search: {limit: 10}}", "*": "[pattern, …]"} | {
+    f"{name}_args": "{pattern: [argument, …]}" for name in ("ignore", "unordered", "path", "time")
+}
 SESSION = {"input_tokens", "output_tokens", "total_tokens"}
 
 
@@ -55,7 +60,18 @@ def exemptions() -> list[str]:
     return [f"| `{one}` | {one.meaning} |" for one in Exemption]
 
 
-GENERATED = {"detectors": detectors, "exemptions": exemptions, "limits": limits}
+def tools() -> list[str]:
+    """A row a field of the rules for tools, in its own words: a string stands under each."""
+    body = next(n.body for n in ast.parse(Path(rules.__file__).read_text()).body if getattr(n, "name", "") == "Rules")
+    rows = []
+    for place, node in enumerate(body):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            told = body[place + 1].value.value.replace("\n    ", " ")  # type: ignore[attr-defined]
+            rows.append(f"| `{node.target.id}` | `{WRITTEN.get(node.target.id, WRITTEN['*'])}` | {told.rstrip('.')} |")
+    return rows
+
+
+GENERATED = {"detectors": detectors, "exemptions": exemptions, "limits": limits, "tools": tools}
 
 
 def section(name: str) -> list[str]:

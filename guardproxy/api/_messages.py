@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from guardproxy.api._json import dumps, text_of
+from guardproxy.core.mask import HUGE, shortened
 from guardproxy.core.model import Call, Message
 
 WINDOW_CALLS = 26
@@ -97,6 +98,8 @@ def neutral(message: Raw) -> Message:
     role, content = get("role"), get("content")
     role = ROLES.get(role, "user") if isinstance(role, str) else "user"
     text, media = (content, ()) if isinstance(content, str) else _from_parts(content)
+    if len(text) > HUGE:
+        text = shortened(text)
     if role == "assistant":
         if not text and isinstance(refusal := get("refusal"), str):
             text = refusal

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from guardproxy.core.model import Message
+
 FINISHING = frozenset(("final_answer", "finish", "submit", "attempt_completion"))
 """Tools whose call ends the run of a client that demands a call each turn (smolagents, OpenHands, SWE-agent, Cline)."""
+
+CALLED, PROPERTIES, LONGEST = 16, 64, 200
+"""Of defaults in schemas: tools called in the window, arguments of one tool, characters of a text."""
 
 
 def tool_names(tools: Sequence[object]) -> tuple[str, ...]:
@@ -40,6 +45,41 @@ def _name(entry: Mapping[str, object]) -> str:
             return name
     kind = entry.get("type")
     return kind if isinstance(kind, str) else ""
+
+
+def schema_defaults(
+    tools: Sequence[object], names: Sequence[str], messages: Sequence[Message]
+) -> dict[str, dict[str, object]]:
+    """By tool: defaults that its schema gives to arguments, of the plain functions that `messages` call.
+
+    `names` are those of `tool_names`. Bounded to CALLED tools, PROPERTIES arguments each, and plain values.
+    """
+    found: dict[str, dict[str, object]] = {}
+    called = {call.name for message in messages for call in message.calls}
+    for name in called if len(called) <= CALLED else ():
+        at = names.index(name) if name in names else len(tools)
+        entry = tools[at] if at < len(tools) else None
+        function = entry.get("function", entry) if isinstance(entry, dict) else None
+        if isinstance(function, dict) and function.get("name") == name and (said := _defaults(function)):
+            found[name] = said
+    return found
+
+
+def _defaults(function: Mapping[str, object]) -> dict[str, object]:
+    schema = function.get("parameters")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict) or len(properties) > PROPERTIES:
+        return {}
+    return {
+        name: one["default"]
+        for name, one in properties.items()
+        if isinstance(one, dict) and "default" in one and _plain(one["default"])
+    }
+
+
+def _plain(value: object) -> bool:
+    """Whether a default is short enough to be compared with: a scalar, or a list or object with nothing in it."""
+    return len(value) <= LONGEST if isinstance(value, str) else not isinstance(value, list | dict) or not value
 
 
 def tool_choice(parsed: Mapping[str, object]) -> str:

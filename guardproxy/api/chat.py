@@ -25,7 +25,7 @@ from guardproxy.api._progress import progress
 from guardproxy.api._reply import reply
 from guardproxy.api._sse import comment
 from guardproxy.api._too_long import too_long
-from guardproxy.api._tools import finish_tool, tool_choice, tool_names
+from guardproxy.api._tools import finish_tool, schema_defaults, tool_choice, tool_names
 from guardproxy.core.model import Ask, Declared, Message
 from guardproxy.errors import BadAsk
 
@@ -83,7 +83,9 @@ def _declared(headers: Mapping[str, str], parsed: Mapping[str, object]) -> Decla
 def widen(ask: Ask) -> Ask:
     """The same ask with the whole window in its tail."""
     last, start = _messages.tail(_conversation(ask))
-    return replace(ask, tail=last, tail_start=start)
+    tools = ask.parsed.get("tools") or ask.parsed.get("functions") or ()
+    defaults = schema_defaults(tools, ask.tools, last) if isinstance(tools, list) else ask.defaults
+    return replace(ask, tail=last, tail_start=start, defaults=defaults)
 
 
 def ask_of(
@@ -103,6 +105,7 @@ def ask_of(
     wants_usage, may_splice = _usage_wish(parsed) if stream else (False, False)
     if not isinstance(tools, list | tuple):
         raise _wrong("tools", "a list")
+    names = tool_names(tools)
     return Ask(
         surface=SURFACE,
         model=model,
@@ -113,7 +116,7 @@ def ask_of(
         tail=last,
         tail_start=start,
         declared=declared,
-        tools=tool_names(tools),
+        tools=names,
         tool_choice=tool_choice(parsed),
         finish_tool=finish_tool(tools, parsed),
         max_tokens=_max_tokens(parsed),
@@ -122,6 +125,7 @@ def ask_of(
         may_splice_usage=may_splice,
         language=_messages.language(first, last),
         parsed=parsed,
+        defaults=schema_defaults(tools, names, last),
     )
 
 

@@ -11,9 +11,12 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
-from guardproxy.core.mask import without_digits
+from guardproxy.core.alike import one_path, shaped, without_defaults
+from guardproxy.core.mask import composed, unseen, without_digits
 from guardproxy.core.tools import Tool
 
 PROSE = 400
@@ -29,9 +32,12 @@ COSMETIC = frozenset("description explanation reason reasoning thought thoughts 
 """Keys that explain a call and do not change what it does, dropped where another key remains."""
 
 _CODE = re.compile(r"[/\\{}=|$`*~^@\n0-9_()<>;]")
+NOTHING: Mapping[str, object] = MappingProxyType({})
 _DIGIT = re.compile("[0-9]")
 _WORDS = re.compile(r"[^\W_]+")
 _SCALARS = frozenset((str, int, float, bool))
+_made = tuple.__new__
+"""Makes a named tuple of all its fields at half the price."""
 
 
 class Canon(NamedTuple):
@@ -46,51 +52,76 @@ class Canon(NamedTuple):
     valid: bool
 
 
-def canonical(arguments: str, tool: Tool) -> Canon:
-    """Canonical texts of arguments. What is not a JSON object is compared as it stands and marked invalid."""
+def canonical(arguments: str, tool: Tool, defaults: Mapping[str, object] = NOTHING) -> Canon:
+    """Canonical texts of arguments. What is not a JSON object is compared as it stands and marked invalid.
+
+    `defaults` are those of the tool's schema in the request. They do not change the exact form, which must be the same
+    where the request is not known.
+    """
     try:
         value = _value(arguments if arguments[:1] == "{" else arguments.strip() or "{}")
         if isinstance(value, dict):
-            return _object(value, tool, nulls="null" in arguments)
+            if "null" in arguments:
+                value = {k: _kept(v) for k, v in value.items() if v is not None}
+            return _object(shaped(value, tool) if tool.shaped else value, defaults)
     except (RecursionError, OverflowError, ValueError):
         pass
     return Canon(arguments, arguments, arguments, valid=False)
 
 
-def _object(value: dict[str, object], tool: Tool, *, nulls: bool) -> Canon:
-    kept = {k: _kept(v) for k, v in value.items() if v is not None} if nulls else value
-    if tool.ignored:
-        kept = {k: v for k, v in kept.items() if k not in tool.ignored}
-    exact = _encode(kept)
-    core = kept
-    if not COSMETIC.isdisjoint(kept):
-        core = {k: v for k, v in kept.items() if k not in COSMETIC} or kept
+def _object(kept: dict[str, object], defaults: Mapping[str, object]) -> Canon:
+    core = without_defaults(kept, defaults) if defaults else kept
+    if not COSMETIC.isdisjoint(core):
+        core = {k: v for k, v in core.items() if k not in COSMETIC} or core
     plain: dict[str, object] = {}
+    same, paging, flat = core is kept, False, True
     for key, item in core.items():
-        if not isinstance(item, str):
-            plain[key] = _near(item, key)
+        made = item
+        if isinstance(item, str):
+            if key in PAGING:
+                paging = True
+            elif len(item) <= PROSE:
+                made = _words(item)
         else:
-            plain[key] = _words(item) if len(item) <= PROSE and key not in PAGING else item
-    near = exact if plain == kept else _encode(plain)
+            if type(item) not in _SCALARS:
+                flat = False
+                made = item if key in PAGING else _near(item, key)
+            paging = paging or key in PAGING
+        plain[key] = made
+        if made is not item and made != item:
+            same = False
+    exact = repr(sorted(kept.items()) if len(kept) > 1 else [*kept.items()]) if flat and core is kept else _encode(kept)
+    near = exact if same else _encode(plain)
     if _DIGIT.search(near) is None:
-        return Canon(exact, near, near, valid=True)
+        return _made(Canon, (exact, near, near, True))
     masked = without_digits(near)
-    if not PAGING.isdisjoint(core):
+    if paging:
         masked += _encode({k: v for k, v in core.items() if k in PAGING}).encode("utf-8", "surrogatepass")
-    return Canon(exact, near, masked, valid=True)
+    return _made(Canon, (exact, near, masked, True))
 
 
 def _words(text: str) -> str:
-    spaced = " " in text
-    letters = text.replace(" ", "").isalpha() if spaced else text.isalpha()
-    if letters:
-        if text.isascii():  # plain words
-            return text.lower() if not spaced else " ".join(text.lower().split())
-    elif not spaced or _CODE.search(text) is not None:  # a path, code or an id
-        plain = text.removeprefix("./")  # only spacing is cosmetic there
-        return plain if "  " not in plain and "\n" not in plain else " ".join(plain.split())
-    plain = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+    if " " not in text:
+        if not text.isalpha():
+            return _coded(text)
+    elif not text.replace(" ", "").isalpha():
+        if _CODE.search(text) is not None:  # only spacing is cosmetic in code
+            text = (text if text.isascii() else composed(text)).removeprefix("./")
+            return text if "  " not in text and "\n" not in text else " ".join(text.split())
+    elif text.isascii():
+        return " ".join(text.lower().split())  # plain words
+    plain = text.lower() if text.isascii() else unicodedata.normalize("NFKC", unseen(text)).casefold()
     return " ".join(_WORDS.findall(plain)) or plain
+
+
+def _coded(text: str) -> str:
+    """A path, an id or a piece of code: of a path it does not count how it is spelled."""
+    if not text.isascii():
+        text = composed(text)
+    if "\n" in text:
+        return " ".join(text.removeprefix("./").split())
+    detour = "/" in text and ("/." in text or "//" in text or text[-1] == "/" or text[:2] == "./")
+    return one_path(text) if detour else text
 
 
 def _near(value: object, key: str) -> object:

@@ -33,24 +33,26 @@ _AWK = re.compile(r"\bNR ?>=? ?(\d+) ?&& ?NR ?<=? ?(\d+)")
 
 
 class Extent(NamedTuple):
-    """`what`: the call without its range, equal for all parts of one thing."""
+    """`what`: the call without its range, equal for all parts of one thing. `paged`: numbers are those of pages."""
 
     what: str
     start: int
     stop: int
+    paged: bool = False
 
 
 def extent(near: str, arguments: str, tool: Tool, lines: int) -> Extent | None:
-    """The range that a call asks for. `near`: its arguments in normal form. `lines`: those of its result.
+    """The range that a call has read. `near`: its arguments in normal form. `lines`: those of its result."""
+    found = asked(near, arguments, tool)
+    return None if found is None else shortened(found, lines)
 
-    A range is no longer than the lines that came: tools show less than they are asked for, and reading on from there
-    is no second reading. What is counted in something smaller than lines (bytes) then covers less than it did.
-    """
+
+def asked(near: str, arguments: str, tool: Tool) -> Extent | None:
+    """The range that a call asks for."""
     if len(near) > LONGEST:
         return None
     if tool.shell:
-        found = _shell(near, arguments, tool)
-        return _shortened(found, lines) if found else None
+        return _shell(near, arguments, tool)
     if tool.mutates and not ("view_range" in near and "'view'" in near.replace('"', "'")):
         return None
     if not (tool.looks or tool.mutates):
@@ -61,14 +63,14 @@ def extent(near: str, arguments: str, tool: Tool, lines: int) -> Extent | None:
     told = {_KINDS[match[1]]: match for match in matches}
     if 3 in told:
         page = int(told[3][4] or 0)
-        return Extent(_rest(near, [told[3]]), page, page + 1)
+        return Extent(_rest(near, [told[3]]), page, page + 1, paged=True)
     what = _rest(near, matches)
     if 4 in told:
         numbers = sorted(int(told[4][place] or 0) for place in (2, 3))
-        return None if numbers[0] < 0 else _shortened(Extent(what, numbers[0], numbers[1] + 1), lines)
+        return None if numbers[0] < 0 else Extent(what, numbers[0], numbers[1] + 1)
     start = int(told[0][4] or 0) if 0 in told else 0
     stop = int(told[1][4] or 0) + 1 if 1 in told else start + int(told[2][4] or 0) if 2 in told else start + 1
-    return _shortened(Extent(what, start, stop), lines)
+    return Extent(what, start, stop)
 
 
 def _rest(near: str, matches: list[re.Match[str]]) -> str:
@@ -80,7 +82,14 @@ def _rest(near: str, matches: list[re.Match[str]]) -> str:
     return "".join((*parts, near[last:]))
 
 
-def _shortened(found: Extent, lines: int) -> Extent | None:
+def shortened(found: Extent, lines: int) -> Extent | None:
+    """The range as far as `lines` of a result can have brought it.
+
+    Tools show less than they are asked for, and reading on from there is no second reading. What is counted in
+    something smaller than lines (bytes) then covers less than it did.
+    """
+    if found.paged:
+        return found
     stop = min(found.stop, found.start + max(1, lines))
     return found._replace(stop=stop) if found.start < stop else None
 

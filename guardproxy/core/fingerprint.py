@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from xxhash import xxh3_128_digest
 
-from guardproxy.core import outcome
-from guardproxy.core.bearing import NOTHING, Bearing
-from guardproxy.core.canon import Canon, canonical
-from guardproxy.core.extent import extent
+from guardproxy.core import bearing, outcome
+from guardproxy.core.bearing import Bearing
+from guardproxy.core.canon import NOTHING, canonical
+from guardproxy.core.extent import Extent, asked, shortened
 from guardproxy.core.fact import FLAGS, is_boundary, pack, stamp, unpack
-from guardproxy.core.mask import mask, result_text, without_digits
+from guardproxy.core.mask import WHOLE, mask, result_text, without_digits
 from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
 from guardproxy.core.plan import shape
 from guardproxy.core.tally import failures
 from guardproxy.core.tools import DEFAULT_RULES, Rules, Tool, changes, only_looks, tool_of, waits
+from guardproxy.core.volatile import sketch
 
 __all__ = [
-    "GUARD_MARK", "Fingerprinter", "Rules", "hash16", "is_boundary", "mask", "pack", "stamp", "strip_own", "unpack",
+    "GUARD_MARK", "Defaults", "Fingerprinter", "Rules", "hash16", "is_boundary", "mask", "pack", "stamp", "strip_own",
+    "unpack",
 ]  # fmt: skip
 
 GUARD_MARK = "[guardproxy]"
@@ -70,7 +73,12 @@ def _framed(parts: Sequence[str | bytes]) -> bytes:
     return form.pack(*map(len, raw)) + b"".join(raw)
 
 
-_Known = tuple[tuple[Fp, Fp, Fp, Fp, Fp, Fp], Flag, Flag, str, Bearing]
+Defaults = Mapping[str, Mapping[str, object]]
+"""By tool: what its schema in the request says of arguments that are left out."""
+
+_Known = tuple[int, str, Fp, Fp, Fp, Fp, Fp, Fp, Bearing]
+_Called = tuple[Fp, Fp, Fp, int, Bearing, bool]
+_UNANSWERED = int(Flag.UNANSWERED)
 _ROUND_START, _INVALID, _THINK, _MUTATES = map(int, (Flag.ROUND_START, Flag.INVALID, Flag.THINK, Flag.MUTATES))
 _MEDIA, _VOID, _FAILED, _PENDING, _SILENT = map(int, (Flag.MEDIA, Flag.VOID, Flag.FAILED, Flag.PENDING, Flag.SILENT))
 
@@ -85,6 +93,17 @@ def _finish(hasher: _Hasher, text: str | bytes) -> Fp:
     return digest.digest()
 
 
+def _borne(bears: Bearing, told: str, *, failed: bool, paged: bool) -> Bearing:
+    """What a call bears on once its result is there: a failing check on its failures, a look on what it brought."""
+    if failed:
+        left = failures(told)
+        return Bearing(left=left) if left >= 0 else bearing.NOTHING
+    if bears.target == NO_FP or paged:
+        return bears
+    found = shortened(Extent("", bears.start, bears.stop), told.count("\n") + told.count("\\n") + 1)
+    return bearing.NOTHING if found is None else bears._replace(stop=found.stop)
+
+
 class Fingerprinter:
     """Makes steps. `key` is secret (at most 64 bytes), `memo_size` bounds the steps remembered per process."""
 
@@ -95,7 +114,7 @@ class Fingerprinter:
         self._seed = int.from_bytes(hash16(key, "seed")[:8])
         self._memo: dict[int, _Known] = {}
         self._texts: dict[int, Fp] = {}
-        self._canons: dict[int, Canon] = {}
+        self._calls: dict[int, _Called] = {}
         self._results = self._keyed.copy()
         self._results.update(b"result")
         self._tools: dict[str, tuple[Tool, _Hasher]] = {}
@@ -115,84 +134,86 @@ class Fingerprinter:
         """A digest of long texts, ten times as quick: for what is compared, never for what others could forge."""
         return xxh3_128_digest(_framed(parts), self._seed)
 
-    def step(self, call: Call, result: Message | None, *, first: bool, at_ms: int) -> Step:
-        """The step of a call and its result (None: not answered yet). `first`: it opens its assistant message."""
-        name, arguments, _ = call
+    def step(
+        self, call: Call, result: Message | None, *, first: bool, at_ms: int, defaults: Mapping[str, object] = NOTHING
+    ) -> Step:
+        """The step of a call and its result (None: not answered yet). `first`: it opens its assistant message.
+
+        `defaults`: those that the tool's schema in the request gives to arguments that are left out.
+        """
         told = None if result is None else (result.text, result.media, result.failed)
-        known = hash((name, arguments, told))
+        known = hash((call[0], call[1], told, repr(defaults) if defaults else ""))
         found = self._memo.get(known)
         if found is None:
-            found = self._compute(call, result)
+            found = self._compute(call, result, defaults)
             if len(self._memo) >= self._memo_size:
                 self._memo.clear()
             self._memo[known] = found
-        prints, flags, opening, tool, bearing = found
-        return Step(Kind.CALL, tool, *prints, opening if first else flags, at_ms, 0, bearing)
+        flags, tool, exact, near, masked, answer, masked_answer, signature, bears = found
+        known_as = FLAGS[flags | _ROUND_START if first else flags]
+        return Step(Kind.CALL, tool, exact, near, masked, answer, masked_answer, signature, known_as, at_ms, 0, bears)
 
-    def _compute(self, call: Call, result: Message | None) -> _Known:
-        name, arguments, _ = call
-        tool, hasher = self._tool(name)
-        canon = self._canonical(call, tool)
-        exact = _finish(hasher, canon.exact)
-        near = exact if canon.near is canon.exact else _finish(hasher, canon.near)
-        masked = near if canon.masked is canon.near else _finish(hasher, canon.masked)
-        name = name.strip()
-        flags = self._call_flags(name, arguments, tool, canon)
+    def _compute(self, call: Call, result: Message | None, defaults: Mapping[str, object]) -> _Known:
+        exact, near, masked, flags, bears, paged = self._called(call, defaults)
         if result is None:
-            answer, masked_answer, signature, more = NO_FP, NO_FP, NO_FP, int(Flag.UNANSWERED)
+            answer, masked_answer, signature, more = NO_FP, NO_FP, NO_FP, _UNANSWERED
+            bears = bearing.NOTHING
         else:
-            answer, masked_answer, signature, more = self._result(hasher, arguments, result, tool)
-        flags |= more
-        prints = (exact, near, masked, answer, masked_answer, signature)
-        bearing = NOTHING if result is None else self._bearing(hasher, canon, arguments, tool, flags, result.text)
-        return prints, FLAGS[flags], FLAGS[flags | _ROUND_START], name, bearing
+            answer, masked_answer, signature, more = self._result(call, result)
+            if more & _FAILED or bears is not bearing.NOTHING:
+                bears = _borne(bears, result[1], failed=bool(more & _FAILED), paged=paged)
+        return flags | more, call[0].strip(), exact, near, masked, answer, masked_answer, signature, bears
 
-    def _bearing(self, hasher: _Hasher, canon: Canon, arguments: str, tool: Tool, flags: int, told: str) -> Bearing:
-        """What the step bears on, beside what it is; most have nothing of it."""
-        if flags & _FAILED:
-            left = failures(told)
-            return Bearing(left=left) if left >= 0 else NOTHING
-        part = extent(canon.near, arguments, tool, told.count("\n") + told.count("\\n") + 1)
+    def _bearing(self, hasher: _Hasher, near: str, arguments: str, tool: Tool) -> tuple[Bearing, bool]:
+        """What a call bears on, as far as it says so itself, and whether that is pages; most bear on nothing."""
+        part = asked(near, arguments, tool)
         if part is not None:
-            return Bearing(_finish(hasher, f"extent\0{part.what}"), part.start, part.stop)
+            return Bearing(_finish(hasher, f"extent\0{part.what}"), part.start, part.stop), part.paged
         plan = "" if tool.shell else shape(arguments)
-        return Bearing(shape=_finish(hasher, f"plan\0{plan}")) if plan else NOTHING
+        return Bearing(shape=_finish(hasher, f"plan\0{plan}")) if plan else bearing.NOTHING, False
 
-    def _canonical(self, call: Call, tool: Tool) -> Canon:
-        """Canonical arguments, remembered: a call is looked at when it is proposed and again with its result."""
-        known = hash(call[:2])
-        found = self._canons.get(known)
-        if found is None:
-            found = canonical(call.arguments, tool)
-            if len(self._canons) >= self._memo_size:
-                self._canons.clear()
-            self._canons[known] = found
-        return found
-
-    def _call_flags(self, name: str, arguments: str, tool: Tool, canon: Canon) -> int:
-        flags = 0 if name and canon.valid else _INVALID
+    def _called(self, call: Call, defaults: Mapping[str, object] = NOTHING) -> _Called:
+        """What is known of a call alone, remembered: it is seen when it is proposed and again with its result."""
+        name, arguments, _ = call
+        known = hash((name, arguments, repr(defaults))) if defaults else hash((name, arguments))
+        found = self._calls.get(known)
+        if found is not None:
+            return found
+        tool, hasher = self._tool(name)
+        told, alike, numberless, valid = canonical(arguments, tool, defaults)
+        exact = _finish(hasher, told)
+        near = exact if alike is told else _finish(hasher, alike)
+        masked = near if numberless is alike else _finish(hasher, numberless)
+        flags = 0 if valid and name.strip() else _INVALID
         if tool.think or (tool.shell and waits(arguments) == "only"):
             flags |= _THINK
         if tool.mutates or (tool.shell and changes(arguments)):
             flags |= _MUTATES
-        return flags
+        if len(self._calls) >= self._memo_size:
+            self._calls.clear()
+        found = self._calls[known] = exact, near, masked, flags, *self._bearing(hasher, alike, arguments, tool)
+        return found
 
-    def _result(self, hasher: _Hasher, arguments: str, result: Message, tool: Tool) -> tuple[Fp, Fp, Fp, int]:
-        text = result_text(strip_own(result.text))
+    def _result(self, call: Call, result: Message) -> tuple[Fp, Fp, Fp, int]:
+        tool, hasher = self._tool(call[0])
+        text = result_text(strip_own(result[1]))
         inner = outcome.body(text)
-        flags = int(outcome.flags(inner, reads=tool.reads, told=result.failed))
-        if result.media:
+        flags = int(outcome.flags(inner, reads=tool.reads, told=result[6]))
+        if tool.failure_ok:
+            flags &= ~_FAILED
+        if result[5]:
             flags = (flags | _MEDIA) & ~_VOID
-            text = f"{text}\0{self.hash16(*result.media).hex()}"
+            text = f"{text}\0{self.hash16(*result[5]).hex()}"
         elif not flags & (_FAILED | _PENDING):
-            flags |= self._bare(inner, arguments, tool)
+            flags |= self._bare(inner, call[1], tool)
         printed = _finish(self._results, text)
-        masked, signature = printed, NO_FP
-        if flags & (_FAILED | _VOID):
-            masked = _finish(self._results, without_digits(inner[:4096]))
         if flags & _FAILED:
-            signature = _finish(hasher, f"error\0{outcome.signature_text(inner, arguments)}")
-        return printed, masked, signature, flags
+            signature = _finish(hasher, f"error\0{outcome.signature_text(inner, call[1])}")
+            return printed, _finish(self._results, without_digits(inner[:4096])), signature, flags
+        if flags & _VOID:
+            return printed, _finish(self._results, without_digits(inner[:4096])), NO_FP, flags
+        rest = None if flags & (_MEDIA | _PENDING | _SILENT) else sketch(text)
+        return printed, printed, NO_FP if rest is None else _finish(self._results, b"sketch\0" + rest), flags
 
     def _bare(self, inner: str, arguments: str, tool: Tool) -> int:
         """How a success is no evidence: it is bare, or the call itself has waited before it looked."""
@@ -234,7 +255,8 @@ class Fingerprinter:
         """A reply or a user's words: masked, spacing and case ignored; long texts also without their digits."""
         known = self._texts.get(hash(text))
         if known is None:
-            plain = " ".join(mask(strip_own(text)).casefold().split())
+            plain = text if text.isascii() else unicodedata.normalize("NFKC", text[:WHOLE]) + text[WHOLE:]
+            plain = " ".join(mask(strip_own(plain)).casefold().split())
             known = self.hash16("text", without_digits(plain) if len(plain) >= FORM else plain)
             if len(self._texts) >= self._memo_size:
                 self._texts.clear()
@@ -253,5 +275,4 @@ class Fingerprinter:
 
     def call(self, call: Call) -> Fp:
         """The exact canonical action: what delivered rounds and counters of the same call are known by."""
-        tool, hasher = self._tool(call.name)
-        return _finish(hasher, self._canonical(call, tool).exact)
+        return self._called(call)[0]

@@ -11,15 +11,26 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import unicodedata
+import zlib
 from contextlib import suppress
 
 WHOLE = 65_536
 """Characters up to which a text is kept whole; beyond, its ends, its length and a hash stand for it."""
 
+HUGE = 1 << 20
+"""Characters beyond which a text is shortened as soon as it is read: 10 MB must not cost more than a few ms."""
+
+KEPT = 16_384
+"""Characters at each end of a huge text that are kept."""
+
+PIECE = 65_536
+"""Characters of a long text that are hashed at a time."""
+
 EDGE = 2_048
 """Characters at each end in which volatile parts are masked. Time stamps in the middle of a long text stay."""
 
-SAID = 320
+SAID = 160
 """Characters at each end in which durations are looked for, and at the end tallies: such things are told there."""
 
 TOLD = 160
@@ -34,21 +45,40 @@ _MINUTE = re.compile(r":(?<=[0-9]:)[0-9][0-9]")
 _UNIT = re.compile(r"s(?<=[0-9. m]s)(?:ec|\b)")
 _LONG_UNIT = re.compile(r"mi(?<=[0-9. ]mi)(?:nutes|lliseconds)")
 _DURATION = re.compile(r"[0-9](?<![\w.][0-9])[0-9.]* ?(?:seconds|second|secs|sec|ms|s|milliseconds|minutes)\b")
-_TALLY = re.compile(r"(?i:\b(read|called|seen|shown|try) #?[0-9]+ times?|\b(attempt|retry) #?[0-9]+(?: times?)?)")
+_TALLY = re.compile(
+    r"(?i:\b(read|called|seen|shown|viewed|fetched|requested|accessed|queried|asked|opened|invoked|polled|try) #?[0-9]+"
+    r" times?|\b(attempt|retry|(?:call|request|read|query|lookup|invocation|fetch) #) ?#?[0-9]+(?: times?)?"
+    r"|\b[0-9]+(?:st|nd|rd|th) (time)\b|\b[0-9]+ (?:api |tool )?((?:calls|requests|queries) (?:left|remaining)))"
+)
 _LABEL = re.compile(r"[iI][dD][\"']?[:=] ?[\"']?(?=[0-9]|[\w-]*[0-9])[\w-]+")
 _ID = re.compile(r"d(?<=[iI]d)[\"']?[:=]")
 _UPPER_ID = re.compile(r"D(?<=[iI]D)[\"']?[:=]")
 _LABELLED = ("chunk", "request", "trace", "span", "run", "session", "message", "correlation", "agent", "process")
 _UUID = re.compile(r"-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b")
-_HEX = re.compile(r"0x[0-9a-fA-F]{4,16}\b")
+_HEX = re.compile(r"x(?<=0x)[0-9a-fA-F]{4,16}\b")  # the 0 stays; so it begins with one rare literal
 _IDENTITY = re.compile(r"@[0-9a-f]{6,16}\b")
 _SCRATCH = re.compile(r"/tmp/(?:tmp|pytest-of-|\.)[\w./-]+")  # noqa: S108 - names in results, not files of ours
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+_WIDE = re.compile("[\uff10-\uff19\uff1a]")
+_NARROW = {wide: wide - 0xFEE0 for wide in range(0xFF10, 0xFF1B)}
+"""Full-width digits and colon, as Chinese and Japanese programs print them, to the plain ones."""
+
+_CJK_TOLD = re.compile(
+    r"[0-9][0-9.]* ?(?:毫秒|微秒|秒钟?|分钟|ミリ秒|초)"  # 0.3 秒
+    r"|(?:已|共)?(?:读取|调用|查看|访问|请求|查询|尝试|重试|読み取り|呼び出し)了? ?[0-9]+ ?[次回]"  # 已读取 3 次
+    r"|第 ?[0-9]+ ?[次回](?:读取|调用|查看|访问|请求|查询|尝试|重试|目)?"
+)
 
 VOLATILE_KEYS = frozenset(
     "ts timestamp time_stamp request_id requestid message_id messageid trace_id traceid span_id spanid run_id runid "
     "created_at createdat updated_at updatedat receipt nonce etag elapsed elapsed_ms duration duration_ms took "
-    "latency latency_ms server_time servertime".split()
+    "latency latency_ms server_time servertime last_accessed last_accessed_at accessed_at fetched_at retrieved_at "
+    "queried_at generated_at checked_at request_time response_time response_time_ms execution_time execution_time_ms "
+    "processing_time processing_time_ms query_time query_time_ms time_taken correlation_id correlationid "
+    "invocation_id call_count access_count read_count request_count requests_remaining calls_remaining "
+    "remaining_calls remaining_requests rate_limit_remaining ratelimit_remaining x-ratelimit-remaining".split()
 )
 """JSON keys (in lower case) that change with every answer and say nothing about what it holds."""
 
@@ -71,13 +101,13 @@ def _said(text: str) -> str:
         else:
             text = _DURATION.sub("~", text[:SAID]) + text[SAID:-SAID] + _DURATION.sub("~", text[-SAID:])
     end = text[-TOLD:].lower()
-    if " time" in end or "attempt " in end or "retry " in end:
+    if " time" in end or "attempt " in end or "retry " in end or "#" in end or "s left" in end or "s rem" in end:
         return text[:-TOLD] + _TALLY.sub(_untallied, text[-TOLD:])
     return text
 
 
 def _untallied(tally: re.Match[str]) -> str:
-    return f"{tally[1] or tally[2]} ~"
+    return f"{tally[1] or tally[2] or tally[3] or tally[4]} ~"
 
 
 def _unlabelled(label: re.Match[str]) -> str:
@@ -93,7 +123,7 @@ def _edge(text: str) -> str:
     timed = ":" in text
     if timed and _MINUTE.search(text) is not None:
         text = _MOMENT.sub("~", text)
-    if "x" in text and "0" in text:
+    if "x" in text and _HEX.search(text) is not None:
         text = _HEX.sub("~", text)
     text = _said(text)
     if "@" in text:
@@ -105,6 +135,16 @@ def _edge(text: str) -> str:
     return _SCRATCH.sub("~", text) if "/tmp/" in text else text  # noqa: S108  # a pattern, no file is made
 
 
+def composed(text: str) -> str:
+    """The text with each letter and its accents as one character, and without what nobody sees."""
+    return unicodedata.normalize("NFC", unseen(text))
+
+
+def unseen(text: str) -> str:
+    """The text without the characters that nobody sees: zero-width spaces and joiners, soft hyphens, marks of order."""
+    return _UNSEEN.sub("", text)
+
+
 def mask(text: str) -> str:
     """The text without what changes by itself: times, durations, ids, addresses, scratch paths, tallies.
 
@@ -112,12 +152,48 @@ def mask(text: str) -> str:
     """
     if "\x1b" in text:
         text = _ANSI.sub("", text[:WHOLE]) + text[WHOLE:]
+    plain = text.isascii()
+    if not plain and len(text) <= WHOLE:
+        text = composed(text)
     if len(text) <= 2 * EDGE:
-        return _edge(text)
-    middle = text[EDGE:-EDGE]
-    if len(text) > WHOLE:
-        middle = f"…{len(text)}…{hashlib.blake2b(middle.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}…"
-    return f"{_edge(text[:EDGE])}{middle}{_edge(text[-EDGE:])}"
+        return _edge(text if plain else _foreign(text))
+    middle = text[EDGE:-EDGE] if len(text) <= WHOLE else f"…{len(text)}…{_digest(text, EDGE)}…"
+    first, last = text[:EDGE], text[-EDGE:]
+    if not plain:
+        first, last = _foreign(first), _foreign(last)
+    return f"{_edge(first)}{middle}{_edge(last)}"
+
+
+def _foreign(edge: str) -> str:
+    """Digits in their plain form, without the durations and tallies of Chinese, Japanese and Korean programs."""
+    if _WIDE.search(edge) is not None:
+        edge = edge.translate(_NARROW)
+    return _CJK_TOLD.sub("~", edge)
+
+
+def _digest(text: str, start: int) -> str:
+    """What a long text is known by between `start` and as far from its end; piece by piece, so that nothing is copied.
+
+    Beyond HUGE a checksum does: nobody forges results in order to be thought in a loop.
+    """
+    stop, checksum = len(text) - start, 0
+    hasher = hashlib.blake2b(digest_size=16)
+    for place in range(start, stop, PIECE):
+        piece = text[place : min(place + PIECE, stop)]
+        try:
+            raw = piece.encode("latin-1")  # ten times as fast as UTF-8 where it can be had
+        except UnicodeEncodeError:
+            raw = piece.encode("utf-16-le", "surrogatepass")
+        if len(text) > HUGE:
+            checksum = zlib.crc32(raw, checksum)
+        else:
+            hasher.update(raw)
+    return f"{checksum:08x}" if len(text) > HUGE else hasher.hexdigest()
+
+
+def shortened(text: str) -> str:
+    """A huge text by its ends, its length and a checksum; done once, before anything else looks at it."""
+    return f"{text[:KEPT]}…{len(text)}…{_digest(text, KEPT)}…{text[-KEPT:]}" if len(text) > HUGE else text
 
 
 def without_digits(text: str) -> bytes:

@@ -119,6 +119,7 @@ class Ask:
     may_splice_usage: bool = False  # a stream without stream_options: we may ask in its place
     language: str = "en"
     parsed: Mapping[str, object] = field(default_factory=dict, repr=False)
+    defaults: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # in the schemas of the tools called
 
 
 @value

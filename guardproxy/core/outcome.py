@@ -75,7 +75,7 @@ _STATUS = re.compile(
     r'"(?:detail|message)"\s*:\s*"(?:not found|unauthori|forbidden|internal server|invalid|error|failed)|'
     r'"exit_?code"\s*:\s*-?[1-9]'
 )
-_EXIT = re.compile(r"exit(?:ed with)? (?:code|status):? -?[1-9]")
+_EXIT = re.compile(r"x(?<=ex)it(?:ed with)? (?:code|status):? -?[1-9]")
 _TAGGED = re.compile(r"<returncode>-?[1-9]|<error>|<tool_use_error>")
 _RAISED = re.compile(r"(?m)(?:Error|Exception|Interrupt)(?=:|$)")
 _COUNTED = re.compile(r"fail(?:ed|ing|ures?)\b|errors?\b")
@@ -137,6 +137,8 @@ def reports(edges: str, low: str) -> bool:
 def failed(text: str, *, reads: bool) -> bool:
     """Whether the body of a result reports a failure. `reads`: the tool only shows things."""
     edges = _edges(text)
+    if reads and text[:1] not in "{[" and "<" not in edges and "x" not in edges and "X" not in edges:
+        return _FIRST.match(edges[:200].lower().split("\n", 1)[0]) is not None  # the rest needs one of these
     low = edges.lower()
     first = low[:200].split("\n", 1)[0]
     if low[:1] in "{[" and low[:2] not in _BRACKETED:
@@ -144,7 +146,7 @@ def failed(text: str, *, reads: bool) -> bool:
             return True
     elif _FIRST.match(first) is not None:
         return True
-    if "x" in low and "exit" in low and _EXIT.search(low) is not None:
+    if "x" in low and _EXIT.search(low) is not None:
         return True
     if "<" in low and _tagged(low):
         return True

@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from typing import TypeVar, cast
 from urllib.parse import quote
 
 from guardproxy.core.fact import is_boundary, pack, reported, stamp, unpack
-from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter
+from guardproxy.core.fingerprint import GUARD_MARK, Defaults, Fingerprinter
 from guardproxy.core.harness import is_harness
 from guardproxy.core.model import NO_FP, Ask, Call, Step, Trail
 from guardproxy.core.rounds import Round, latest, rounds
 from guardproxy.core.view import Identity, RoundFact, TurnFact, View
+from guardproxy.core.volatile import learned
 from guardproxy.core.written import own_words
 
 WINDOW = 24
@@ -31,7 +31,6 @@ MEMO = 16_384
 """Rounds and heads remembered per process; their hashes are 64 bits of a keyed hash, so that none can be forged."""
 
 T = TypeVar("T")
-_unpacked = lru_cache(maxsize=8192)(unpack)  # a fact is in the ring for 64 steps
 _Called = tuple[str, tuple[bytes, ...], dict[str, int]]
 _PLAIN = re.compile(r"[\x21-\x7e]+")
 
@@ -128,7 +127,7 @@ def observe(ask: Ask, printer: Fingerprinter, now_ms: int) -> TurnFact:
     found = rounds(ask)
     if any(turn.reply for turn in found):
         seen = {printer.text(m.text) for m in ask.head if m.role == "user"}
-    facts = [_round_fact(turn, printer, now_ms, seen) for turn in found]
+    facts = [_round_fact(turn, printer, now_ms, seen, ask.defaults) for turn in found]
     boundary, blank = printer.marks
     return TurnFact(
         _conversation(ask, printer),
@@ -148,7 +147,7 @@ def _remember(printer: Fingerprinter, key: int, made: T) -> T:
     return made
 
 
-def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[bytes]) -> RoundFact:
+def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[bytes], defaults: Defaults) -> RoundFact:
     fresh = False
     if turn.reply is not None:
         said = printer.text(turn.reply) if turn.reply else b""
@@ -159,8 +158,9 @@ def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[byte
     if not turn.calls:
         digest = round_digest(printer, turn.calls, turn.text)
         return RoundFact(digest, turn.index, _spoken(turn, printer, now_ms, genuine=fresh))
-    key = hash(("called", turn.calls, turn.results, turn.text))
-    known = printer.memo.get(key) or _remember(printer, key, _called(turn, printer))
+    given = repr([defaults.get(call.name) for call in turn.calls[:AT_MOST]]) if defaults else ""
+    key = hash(("called", turn.calls, turn.results, turn.text, given))
+    known = printer.memo.get(key) or _remember(printer, key, _called(turn, printer, defaults))
     digest, facts, counts = cast("_Called", known)
     return RoundFact(digest, turn.index, tuple([stamp(fact, now_ms, turn.index) for fact in facts]), counts)
 
@@ -168,7 +168,7 @@ def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[byte
 def _written_fact(turn: Round, printer: Fingerprinter, now_ms: int, *, fresh: bool) -> RoundFact:
     """Calls in a text are steps like others; the round is known by the text. After a final one a person may speak."""
     key = hash(("called", turn.calls, turn.results))
-    _, facts, counts = cast("_Called", printer.memo.get(key) or _remember(printer, key, _called(turn, printer)))
+    _, facts, counts = cast("_Called", printer.memo.get(key) or _remember(printer, key, _called(turn, printer, {})))
     stamped = tuple([stamp(fact, now_ms, turn.index) for fact in facts])
     spoken = (pack(printer.boundary(now_ms)),) if fresh else ()
     return RoundFact(round_digest(printer, (), turn.text), turn.index, (*stamped, *spoken), counts)
@@ -179,11 +179,11 @@ def _named(name: str) -> str:
     return name if not name or _PLAIN.fullmatch(name) else quote(name, safe="!#$&'()*+,/:;=?@[]~", errors="replace")
 
 
-def _called(turn: Round, printer: Fingerprinter) -> _Called:
+def _called(turn: Round, printer: Fingerprinter, defaults: Defaults) -> _Called:
     """Digest, facts (without their time) and counters of a round with calls."""
     facts, counts = [], dict[str, int]()
     for number, (call, result) in enumerate(zip(turn.calls[:AT_MOST], turn.results[:AT_MOST], strict=True)):
-        step = printer.step(call, result, first=number == 0, at_ms=0)
+        step = printer.step(call, result, first=number == 0, at_ms=0, defaults=defaults.get(call.name, {}))
         facts.append(pack(step, NO_FP if number or turn.written or not turn.text else printer.words(turn.text)))
         counts[f"tool:{step.tool}"] = counts.get(f"tool:{step.tool}", 0) + 1
         counts[f"call:{step.call.hex()}"] = 1  # equal calls of one round are one occurrence
@@ -248,7 +248,7 @@ def _conversation(ask: Ask, printer: Fingerprinter) -> str:
 def unpack_all(facts: Sequence[bytes]) -> list[Step]:
     """Steps of the facts that this version can read; others are left out (a rolling upgrade writes both)."""
     try:
-        return [_unpacked(fact) for fact in facts]
+        return [unpack(fact) for fact in facts]
     except ValueError:
         steps = []
     for fact in facts:
@@ -265,4 +265,4 @@ def trail(view: View, *, whole: bool = False) -> Trail:
             facts = facts[position + 1 :]
             break
     steps = unpack_all(facts)
-    return Trail(tuple(steps), view.steps - len(steps))
+    return learned(Trail(tuple(steps), view.steps - len(steps)))

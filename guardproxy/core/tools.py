@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
@@ -18,58 +18,137 @@ COMMAND = 512
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Per-tool knowledge, as patterns of casefolded tool names. The defaults fit tools named in plain words.
+    """What a configuration says of tools: lists of name patterns, and arguments by name pattern.
 
-    `ignore_args` maps a tool name to argument keys that do not count. `think_like` tools look at nothing outside:
-    what they answer is no evidence. `mutates` change something; `shells` do if their command says so; `reads` only
-    look, so that words like "error" in what they show are content, not a failure.
+    A pattern is a glob, upper and lower case alike. What is said here wins over the words that names are judged by.
+    Arguments are named as the call names them and found at any depth, defaults at the top. Raises ValueError with the
+    field in front where a value cannot be meant.
     """
 
+    defaults: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """An argument that has its default is as if absent. Defaults in a request's tool schemas count by themselves."""
+
     ignore_args: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    think_like: tuple[str, ...] = ("think", "think_*", "*thinking*", "calculat*", "wait", "wait_*", "sleep", "reflect")
-    mutates: tuple[str, ...] = (
-        "*edit*", "*write*", "*create*", "*update*", "*delete*", "*insert*", "*replace*", "*patch*", "*send*",
-        "*book*", "*cancel*", "*modify*", "*install*", "*move*", "*rename*", "*commit*", "*push*", "*remove*", "set_*",
-        "add_*", "post_*", "put_*", "*exchange*", "return_*", "*upload*",
-    )  # fmt: skip
-    shells: tuple[str, ...] = (
-        "*bash*", "*shell*", "sh", "*exec*", "*terminal*", "run", "run_command*", "*command*", "cmd", "powershell",
-        "*editor*",
-    )  # fmt: skip
-    reads: tuple[str, ...] = (
-        "*read*", "view*", "open*", "cat", "grep*", "glob*", "find_*", "list*", "ls", "*fetch", "fetch*", "websearch",
-        "extract_*", "get_*",
-    )  # fmt: skip
+    """Arguments that do not count: a nonce, a request id."""
+
+    unordered_args: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Lists whose order has no meaning: labels, files to read."""
+
+    path_args: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Paths: `./a`, `a/`, `b/../a`, `.//a` and `a` are one. Elsewhere that only makes calls alike, never equal."""
+
+    time_args: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Points in time: time stamps, `now-5m`, `last 2 hours`. What holds a digit is one and the same."""
+
+    think_like: tuple[str, ...] = ()
+    """Tools that look at nothing outside; what they answer is no evidence."""
+
+    failure_ok: tuple[str, ...] = ()
+    """Tools whose failures are ordinary answers, such as a check that is meant to be red: no failed steps."""
+
+    read_only: tuple[str, ...] = ()
+    """Tools that change nothing, whatever they are called; words like "error" in what they show are content."""
+
+    mutates: tuple[str, ...] = ()
+    """Tools that change something, whatever they are called."""
+
+    shells: tuple[str, ...] = ()
+    """Tools that run commands: each call is judged by its command."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        for name in ("think_like", "failure_ok", "read_only", "mutates", "shells"):
+            _patterns(name, getattr(self, name))
+        for name in ("ignore_args", "unordered_args", "path_args", "time_args"):
+            for pattern, arguments in getattr(self, name).items():
+                _patterns(name, (pattern,))
+                if not arguments or not all(arguments):
+                    raise ValueError(f"{name}.{pattern}: must name at least one argument, and no empty one")
+        for pattern, values in self.defaults.items():
+            _patterns("defaults", (pattern,))
+            if not values:
+                raise ValueError(f"defaults.{pattern}: must give at least one argument its default")
+        for one, other in (("read_only", "mutates"), ("read_only", "shells"), ("mutates", "shells")):
+            both = set(map(str.casefold, getattr(self, one))) & set(map(str.casefold, getattr(self, other)))
+            if both:
+                raise ValueError(f"{one}: {min(both)!r} is in {other} too; a tool can be one of them only")
+
+
+def _patterns(name: str, patterns: tuple[str, ...]) -> None:
+    if not all(pattern.strip() for pattern in patterns):
+        raise ValueError(f"{name}: an empty pattern matches no tool")
 
 
 DEFAULT_RULES = Rules()
 
+_THINKING = ("think", "think_*", "*thinking*", "calculat*", "wait", "wait_*", "sleep", "reflect")
+_CHANGING = (
+    "*edit*", "*write*", "*create*", "*update*", "*delete*", "*insert*", "*replace*", "*patch*", "*send*",
+    "*book*", "*cancel*", "*modify*", "*install*", "*move*", "*rename*", "*commit*", "*push*", "*remove*", "set_*",
+    "add_*", "post_*", "put_*", "*exchange*", "return_*", "*upload*",
+)  # fmt: skip
+_SHELLS = (
+    "*bash*", "*shell*", "sh", "*exec*", "*terminal*", "run", "run_command*", "*command*", "cmd", "powershell",
+    "*editor*",
+)  # fmt: skip
+_READING = (
+    "*read*", "view*", "open*", "cat", "grep*", "glob*", "find_*", "list*", "ls", "*fetch", "fetch*", "websearch",
+    "extract_*", "get_*",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """What kind of tool a name means under some rules."""
+    """What kind of tool a name means under some rules, and what of its arguments does not count."""
 
     think: bool
     mutates: bool
     shell: bool
     reads: bool
-    ignored: frozenset[str]
     looks: bool = False
     queries: bool = False
+    failure_ok: bool = False
+    shaped: bool = False
+    """Whether any of what follows says something."""
+
+    defaults: Mapping[str, object] = field(default_factory=dict, hash=False)
+    ignored: frozenset[str] = frozenset()
+    unordered: frozenset[str] = frozenset()
+    paths: frozenset[str] = frozenset()
+    times: frozenset[str] = frozenset()
 
 
 def _any(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    return any(fnmatchcase(name, pattern.casefold()) for pattern in patterns)
 
 
 def tool_of(name: str, rules: Rules) -> Tool:
-    """The kind of the tool called `name` (casefolded)."""
-    shell = _any(name, rules.shells)
-    ignored = frozenset(rules.ignore_args.get(name, ()))
-    mutates = not shell and _any(name, rules.mutates)
-    reads = not mutates and _any(name, rules.reads)
+    """The kind of the tool called `name` (casefolded). What the rules say wins over words in the name."""
+    read_only = _any(name, rules.read_only)
+    mutates = not read_only and _any(name, rules.mutates)
+    shell = not (read_only or mutates) and _any(name, rules.shells)
+    said = read_only or mutates or shell
+    if not said:
+        shell = _any(name, _SHELLS)
+        mutates = not shell and _any(name, _CHANGING)
+    reads = read_only or (not mutates and not shell and _any(name, _READING))
     looks = reads or (not mutates and not shell and _any(name, _LOOKING))
-    return Tool(_any(name, rules.think_like), mutates, shell, reads, ignored, looks, _any(name, _QUERYING))
+    think = _any(name, rules.think_like) or (not said and _any(name, _THINKING))
+    queries = not read_only and _any(name, _QUERYING)
+    made = Tool(think, mutates, shell, reads, looks, queries, _any(name, rules.failure_ok))
+    return _with_arguments(made, name, rules)
+
+
+def _with_arguments(tool: Tool, name: str, rules: Rules) -> Tool:
+    defaults = {k: v for pattern, said in rules.defaults.items() if _any(name, (pattern,)) for k, v in said.items()}
+    sets = [
+        frozenset(key for pattern, keys in said.items() if _any(name, (pattern,)) for key in keys)
+        for said in (rules.ignore_args, rules.unordered_args, rules.path_args, rules.time_args)
+    ]
+    if not defaults and not any(sets):
+        return tool
+    ignored, unordered, paths, times = sets
+    return replace(tool, shaped=True, defaults=defaults, ignored=ignored, unordered=unordered, paths=paths, times=times)
 
 
 _LOOKING = (

@@ -7,6 +7,7 @@ import time
 import pytest
 from hypothesis import given, strategies as st
 
+from guardproxy.api._messages import neutral
 from guardproxy.core import fingerprint
 from guardproxy.core.fingerprint import Fingerprinter, Rules, hash16, mask, pack, strip_own, unpack
 from guardproxy.core.harness import is_harness
@@ -35,11 +36,33 @@ def test_what_a_call_is() -> None:
     assert step("f", "{}", None).result == NO_FP
 
 
+def test_failures_that_are_ordinary_answers() -> None:
+    printer = Fingerprinter(b"k", Rules(failure_ok=("lint",)))
+    one = step("lint", "{}", "Error: unused import", printer)
+    assert step("lint", "{}", "Error: unused import").flags & Flag.FAILED
+    assert not one.flags & Flag.FAILED
+    assert one.signature == NO_FP
+    told = printer.step(Call("lint", "{}"), Message("tool", "red", failed=True), first=True, at_ms=0)
+    assert not told.flags & Flag.FAILED
+
+
+def test_a_call_is_looked_at_once() -> None:
+    """It is seen when it is proposed and again with its result, and its arguments may be a whole file."""
+    printer = Fingerprinter(b"k")
+    call = Call("f", '{"a":1}')
+    proposed = printer.call(call)
+    known = dict(printer._calls)
+    assert printer.step(call, Message("tool", "x"), first=True, at_ms=0).call == proposed
+    assert printer._calls == known
+    assert not any(isinstance(part, str) for found in known.values() for part in found)
+
+
 def test_long_texts_that_differ_in_digits_are_one_form() -> None:
     form = "Please always give exactly one action in triple backticks in your next reply; found {} actions in this one."
     assert PRINTER.text(form.format(2)) == PRINTER.text(form.format(13))
     assert PRINTER.text("option 1") != PRINTER.text("option 2")
     assert PRINTER.text("Two  sessions.") == PRINTER.text("two sessions.")
+    assert PRINTER.text("Ｔwo\u200b se\u0301ssions.") == PRINTER.text("two s\u00e9ssions.")
 
 
 def test_our_own_words_are_taken_out_and_only_they() -> None:
@@ -114,3 +137,17 @@ def test_no_text_takes_long(name: str) -> None:
     is_harness(text)
     mask(text)
     assert time.process_time() - began < 0.5
+
+
+@pytest.mark.parametrize(
+    "text", ["abc d" * 2_000_000, "ab\u00e4 d" * 2_000_000, "任务 1 进行中。" * 1_200_000, "\0\xff" * 5_000_000]
+)
+def test_ten_megabytes_cost_a_few_milliseconds(text: str) -> None:
+    """Shortened as it is read: everything after that sees 33 KB. A few are below ten here, and the bound has room."""
+    began = time.process_time()
+    message = neutral({"role": "tool", "content": text})
+    assert len(message.text) < 40_000
+    one = PRINTER.step(Call("f", "{}"), message, first=True, at_ms=0)
+    assert time.process_time() - began < 0.1
+    other = neutral({"role": "tool", "content": text[: len(text) // 2] + "!" + text[len(text) // 2 + 1 :]})
+    assert PRINTER.step(Call("f", "{}"), other, first=True, at_ms=0).result != one.result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from guardproxy.core import canon, mask, outcome
+from guardproxy.core import alike, canon, mask, outcome
 from guardproxy.core.model import Flag
 
 DEV = Path(__file__).parents[3] / "shared" / "trajectories" / "dev.jsonl.gz"
@@ -101,9 +102,12 @@ def flags(text: str, *, reads: bool) -> Flag:
 def words(text: str) -> str:
     """`canon._words` without its short ways."""
     if canon._CODE.search(text) or (" " not in text and not text.isalpha()):
-        plain = text.removeprefix("./")
-        return plain if "  " not in plain and "\n" not in plain else " ".join(plain.split())
-    plain = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+        spaced, text = " " in text or "\n" in text, unicodedata.normalize("NFC", mask.unseen(text))
+        if spaced:
+            plain = text.removeprefix("./")
+            return plain if "  " not in plain and "\n" not in plain else " ".join(plain.split())
+        return alike.one_path(text) if re.search(r"//|/\.|/\Z|\A\./", text) else text
+    plain = unicodedata.normalize("NFKC", mask.unseen(text)).casefold()
     return " ".join(canon._WORDS.findall(plain)) or plain
 
 

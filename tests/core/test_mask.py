@@ -26,6 +26,18 @@ from tests.core.steps import step
         ('{"a":{"created_at":"x","v":1}}', '{"a":{"v":1,"created_at":"y"}}'),
         ("\x1b[31mred\x1b[0m", "red"),
         ("x\n", "x"),
+        ("body\nviewed 12 times", "body\nviewed 13 times"),
+        ("body\n[call #7]", "body\n[call #8]"),
+        ("body\nThis is the 2nd time.", "body\nThis is the 3rd time."),
+        ("body\n4990 requests remaining", "body\n4989 requests remaining"),
+        ('{"rows":[1],"calls_remaining":7}', '{"rows":[1],"calls_remaining":6}'),
+        ("正文\n(已读取 2 次)", "正文\n(已读取 3 次)"),
+        ("正文\n第２次读取", "正文\n第３次读取"),
+        ("完成,耗时 0.3 秒", "完成,耗时 1.25 秒"),
+        ("时间 １０：００：００ 正常", "时间 １１：３０：００ 正常"),
+        ("処理時間 3ミリ秒", "処理時間 12ミリ秒"),
+        ("cafe\u0301 has been opened", "caf\u00e9 has been opened"),
+        ("ze\u200bro width\ufeff", "zero width"),
     ],
 )
 def test_results_that_differ_only_in_what_changes_by_itself(one: str, other: str) -> None:
@@ -44,6 +56,12 @@ def test_results_that_differ_only_in_what_changes_by_itself(one: str, other: str
         ("{not json ts", "{not json at"),
         ("a" * 70_000 + "x" + "a" * 70_000, "a" * 70_000 + "y" + "a" * 70_000),
         ("a" * 70_000, "a" * 70_001),
+        ("3 of the calls are remaining", "2 of the calls are remaining"),
+        ("3 items remaining", "2 items remaining"),
+        ("issue #7 is open", "issue #8 is open"),
+        ("还剩 3 个任务", "还剩 2 个任务"),
+        ("进度 50 %,共 3 步", "进度 60 %,共 3 步"),
+        ("\0\x01\xff", "\0\x01\xfe"),
     ],
 )
 def test_results_that_differ(one: str, other: str) -> None:

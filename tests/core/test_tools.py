@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from guardproxy.core.tools import DEFAULT_RULES, Rules, changes, only_looks, tool_of, waits
@@ -92,7 +94,49 @@ def test_commands_that_wait(arguments: str, expected: str) -> None:
     assert waits(arguments) == expected
 
 
-def test_rules_replace_the_words() -> None:
-    tool = tool_of("ponder", Rules(think_like=("pon*",), ignore_args={"ponder": ("id",)}))
-    assert tool.think
-    assert tool.ignored == {"id"}
+@pytest.mark.parametrize(
+    ("name", "rules", "kind"),
+    [
+        ("ponder", Rules(think_like=("Pon*",)), "think"),
+        ("update_check", Rules(read_only=("UPDATE_*",)), "reads"),
+        ("bash_docs", Rules(read_only=("bash_docs",)), "reads"),
+        ("get_lock", Rules(mutates=("get_lock",)), "mutates"),
+        ("edit_file", Rules(mutates=("frob*",)), "mutates"),  # the words still count where nothing is said
+        ("list_and_run", Rules(shells=("*_run",)), "shell"),
+        ("calculate_route", Rules(mutates=("calculate_route",)), "mutates"),  # a thought no more
+        ("think", Rules(think_like=("think",), read_only=("think",)), "think reads"),
+        ("other", Rules(read_only=("x",), mutates=("y",), shells=("z",), think_like=("w",)), ""),
+    ],
+)
+def test_what_is_said_wins_over_words(name: str, rules: Rules, kind: str) -> None:
+    tool = tool_of(name, rules)
+    assert " ".join(one for one in ("think", "mutates", "shell", "reads") if getattr(tool, one)) == kind
+
+
+def test_all_that_is_said_of_a_tool_holds() -> None:
+    """Patterns add up; a tool of which nothing is said is as it was."""
+    rules = Rules(
+        ignore_args={"S*": ("id",), "send": ("ts",), "x": ("y",)}, defaults={"*nd": {"n": 1}, "send": {"m": 2}}
+    )
+    tool = tool_of("send", rules)
+    assert (tool.shaped, tool.ignored, tool.defaults) == (True, {"id", "ts"}, {"n": 1, "m": 2})
+    assert tool_of("read", rules) == tool_of("read", DEFAULT_RULES)
+
+
+def test_a_tool_that_is_said_to_look_looks() -> None:
+    assert only_looks('{"sql":"update a set b=1"}', tool_of("sql_query", Rules(read_only=("sql_query",))))
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"mutates": ("a", " ")},
+        {"ignore_args": {"f": ()}},
+        {"time_args": {"": ("a",)}},
+        {"defaults": {"f": {}}},
+        {"read_only": ("a*",), "shells": ("A*",)},
+    ],
+)
+def test_rules_that_cannot_be_meant(rules: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"^{next(iter(rules))}"):
+        Rules(**rules)
