@@ -20,6 +20,7 @@ from guardproxy.core.canon import NOTHING, canonical
 from guardproxy.core.extent import Extent, asked, shortened
 from guardproxy.core.fact import FLAGS, is_boundary, pack, stamp, unpack
 from guardproxy.core.mask import WHOLE, mask, result_text, without_digits
+from guardproxy.core.memo import Memo
 from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
 from guardproxy.core.plan import shape
 from guardproxy.core.tally import failures
@@ -112,15 +113,14 @@ class Fingerprinter:
         self.rules = rules
         self._keyed = hashlib.blake2b(key=key, digest_size=16)
         self._seed = int.from_bytes(hash16(key, "seed")[:8])
-        self._memo: dict[int, _Known] = {}
-        self._texts: dict[int, Fp] = {}
-        self._calls: dict[int, _Called] = {}
+        self._memo = Memo[_Known](memo_size)
+        self._texts = Memo[Fp](memo_size)
+        self._calls = Memo[_Called](memo_size)
         self._results = self._keyed.copy()
         self._results.update(b"result")
         self._tools: dict[str, tuple[Tool, _Hasher]] = {}
-        self._memo_size = memo_size
-        self.memo: dict[int, object] = {}
-        """What callers remember of the texts that this printer has seen; they bound it."""
+        self.memo = Memo[object](4 * memo_size)
+        """What callers remember of the texts that this printer has seen."""
         self.marks = pack(self.boundary(0)), pack(self.blank_step(0))
         """The facts of a boundary and of a blank answer, without their time (see `stamp`)."""
 
@@ -143,12 +143,7 @@ class Fingerprinter:
         """
         told = None if result is None else (result.text, result.media, result.failed)
         known = hash((call[0], call[1], told, repr(defaults) if defaults else ""))
-        found = self._memo.get(known)
-        if found is None:
-            found = self._compute(call, result, defaults)
-            if len(self._memo) >= self._memo_size:
-                self._memo.clear()
-            self._memo[known] = found
+        found = self._memo[known] or self._memo.keep(known, self._compute(call, result, defaults))
         flags, tool, exact, near, masked, answer, masked_answer, signature, bears = found
         known_as = FLAGS[flags | _ROUND_START if first else flags]
         return Step(Kind.CALL, tool, exact, near, masked, answer, masked_answer, signature, known_as, at_ms, 0, bears)
@@ -176,7 +171,7 @@ class Fingerprinter:
         """What is known of a call alone, remembered: it is seen when it is proposed and again with its result."""
         name, arguments, _ = call
         known = hash((name, arguments, repr(defaults))) if defaults else hash((name, arguments))
-        found = self._calls.get(known)
+        found = self._calls[known]
         if found is not None:
             return found
         tool, hasher = self._tool(name)
@@ -189,10 +184,7 @@ class Fingerprinter:
             flags |= _THINK
         if tool.mutates or (tool.shell and changes(arguments)):
             flags |= _MUTATES
-        if len(self._calls) >= self._memo_size:
-            self._calls.clear()
-        found = self._calls[known] = exact, near, masked, flags, *self._bearing(hasher, alike, arguments, tool)
-        return found
+        return self._calls.keep(known, (exact, near, masked, flags, *self._bearing(hasher, alike, arguments, tool)))
 
     def _result(self, call: Call, result: Message) -> tuple[Fp, Fp, Fp, int]:
         tool, hasher = self._tool(call[0])
@@ -253,14 +245,12 @@ class Fingerprinter:
 
     def text(self, text: str) -> Fp:
         """A reply or a user's words: masked, spacing and case ignored; long texts also without their digits."""
-        known = self._texts.get(hash(text))
+        known = self._texts[hash(text)]
         if known is None:
             plain = text if text.isascii() else unicodedata.normalize("NFKC", text[:WHOLE]) + text[WHOLE:]
             plain = " ".join(mask(strip_own(plain)).casefold().split())
             known = self.hash16("text", without_digits(plain) if len(plain) >= FORM else plain)
-            if len(self._texts) >= self._memo_size:
-                self._texts.clear()
-            self._texts[hash(text)] = known
+            self._texts.keep(hash(text), known)
         return known
 
     def words(self, text: str) -> Fp:

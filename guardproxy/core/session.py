@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TypeVar, cast
+from typing import cast
 from urllib.parse import quote
 
 from guardproxy.core.fact import is_boundary, pack, reported, stamp, unpack
@@ -27,10 +27,6 @@ WINDOW = 24
 SPECIFIC_TEXT, SPECIFIC_ID = 200, 9
 """Characters from which an answer's text (a summary), or a call's id, names one conversation, whatever its head."""
 
-MEMO = 16_384
-"""Rounds and heads remembered per process; their hashes are 64 bits of a keyed hash, so that none can be forged."""
-
-T = TypeVar("T")
 _Called = tuple[str, tuple[bytes, ...], dict[str, int]]
 _PLAIN = re.compile(r"[\x21-\x7e]+")
 
@@ -51,11 +47,11 @@ def round_digest(printer: Fingerprinter, calls: Sequence[Call], text: str) -> st
     if not calls:
         return printer.hash16("said", printer.text(text)).hex()
     key = hash(("round", *calls))
-    found = printer.memo.get(key)
+    found = printer.memo[key]
     if found is None:
         made = sorted([printer.call(call) for call in calls[:AT_MOST]])
         beyond = (str(len(calls)),) if len(calls) > AT_MOST else ()
-        found = _remember(printer, key, printer.hash16("round", *made, *beyond).hex())
+        found = printer.memo.keep(key, printer.hash16("round", *made, *beyond).hex())
     return cast("str", found)
 
 
@@ -68,9 +64,9 @@ def links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call],
     if not calls:
         text, calls = own_words(text)
     known = hash(("links", tenant, head, text if len(calls) == 0 else "", *calls))
-    found = printer.memo.get(known)
+    found = printer.memo[known]
     if found is None:
-        found = _remember(printer, known, tuple(_links(printer, tenant, head, calls, text)))
+        found = printer.memo.keep(known, tuple(_links(printer, tenant, head, calls, text)))
     return cast("tuple[str, ...]", found)
 
 
@@ -106,18 +102,18 @@ def identify(ask: Ask, printer: Fingerprinter, tenant: str) -> Identity:
 def _head(ask: Ask, printer: Fingerprinter) -> str:
     """Digest of the leading system messages and the first user message."""
     key = hash(("head", ask.head))
-    found = printer.memo.get(key)
+    found = printer.memo[key]
     if found is None:
         parts: list[str | bytes] = []
         for message in ask.head:
             parts += (message.role, message.text, *message.media)
-        found = _remember(printer, key, printer.hash16("head", *parts).hex())
+        found = printer.memo.keep(key, printer.hash16("head", *parts).hex())
     return cast("str", found)
 
 
 def _tenants_head(head: str, printer: Fingerprinter, tenant: str) -> str:
     key = hash(("head", tenant, head))
-    found = printer.memo.get(key) or _remember(printer, key, printer.hash16("head", tenant, head).hex())
+    found = printer.memo[key] or printer.memo.keep(key, printer.hash16("head", tenant, head).hex())
     return cast("str", found)
 
 
@@ -139,14 +135,6 @@ def observe(ask: Ask, printer: Fingerprinter, now_ms: int) -> TurnFact:
     )
 
 
-def _remember(printer: Fingerprinter, key: int, made: T) -> T:
-    """Keep what was made. Agents send the same history with every request; the memo is bounded."""
-    if len(printer.memo) >= MEMO:
-        printer.memo.clear()
-    printer.memo[key] = made
-    return made
-
-
 def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[bytes], defaults: Defaults) -> RoundFact:
     fresh = False
     if turn.reply is not None:
@@ -160,7 +148,7 @@ def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[byte
         return RoundFact(digest, turn.index, _spoken(turn, printer, now_ms, genuine=fresh))
     given = repr([defaults.get(call.name) for call in turn.calls[:AT_MOST]]) if defaults else ""
     key = hash(("called", turn.calls, turn.results, turn.text, given))
-    known = printer.memo.get(key) or _remember(printer, key, _called(turn, printer, defaults))
+    known = printer.memo[key] or printer.memo.keep(key, _called(turn, printer, defaults))
     digest, facts, counts = cast("_Called", known)
     return RoundFact(digest, turn.index, tuple([stamp(fact, now_ms, turn.index) for fact in facts]), counts)
 
@@ -168,7 +156,7 @@ def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[byte
 def _written_fact(turn: Round, printer: Fingerprinter, now_ms: int, *, fresh: bool) -> RoundFact:
     """Calls in a text are steps like others; the round is known by the text. After a final one a person may speak."""
     key = hash(("called", turn.calls, turn.results))
-    _, facts, counts = cast("_Called", printer.memo.get(key) or _remember(printer, key, _called(turn, printer, {})))
+    _, facts, counts = cast("_Called", printer.memo[key] or printer.memo.keep(key, _called(turn, printer, {})))
     stamped = tuple([stamp(fact, now_ms, turn.index) for fact in facts])
     spoken = (pack(printer.boundary(now_ms)),) if fresh else ()
     return RoundFact(round_digest(printer, (), turn.text), turn.index, (*stamped, *spoken), counts)
