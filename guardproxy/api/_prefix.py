@@ -15,13 +15,14 @@ import orjson
 import xxhash
 
 from guardproxy.api._json import loads
+from guardproxy.core.memo import Memo
 from guardproxy.errors import BadAsk
 
 GRID = 16 << 10
 """Bytes between two places where a beginning is known. Bodies up to four times as long are read whole: as quick."""
 
-KEPT = 16_384
-"""Places kept in mind, some 400 bytes each; a conversation of 600 KB has 37."""
+KEPT = 8_192
+"""Places kept in mind, up to twice as many, some 400 bytes each; a conversation of 600 KB has 37."""
 
 HEAD_MOST = 16
 """Messages in front among which the first one of the user is looked for."""
@@ -122,8 +123,7 @@ class Prefixes:
 
     def __init__(self, seed: int = 0, kept: int = KEPT) -> None:
         self._seed = seed
-        self._kept = kept
-        self._places: dict[bytes, Place] = {}
+        self._places = Memo[bytes, Place](kept)
 
     def read(self, body: bytes) -> tuple[Messages, dict[str, object]] | None:
         """The messages of a body and the other keys that we read. None: it has to be read whole."""
@@ -147,9 +147,8 @@ class Prefixes:
     def _deepest(self, digests: Sequence[bytes]) -> tuple[int, Place | None]:
         """How many of the digests the longest known beginning spans, and what is known of it."""
         for number in range(len(digests), 0, -1):
-            place = self._places.pop(digests[number - 1], None)
+            place = self._places[digests[number - 1]]
             if place is not None:
-                self._places[digests[number - 1]] = place  # the newest in use go last
                 return number, place
         return 0, None
 
@@ -197,9 +196,7 @@ class Prefixes:
             if first + at >= len(place.head):
                 if prior is None or prior.before < first + at:
                     prior = Place(place.opens, spans[at][0], first + at, place.head, prior)
-                self._places[digests[number]] = prior
-        while len(self._places) > self._kept:
-            del self._places[next(iter(self._places))]
+                self._places.keep(digests[number], prior)
 
 
 def _spans(body: bytes, at: int, messages: Sequence[msgspec.Raw]) -> Iterator[tuple[int, int]]:

@@ -40,6 +40,9 @@ FORM = 80
 
 LONG = 40  # characters from which the text that answers a reply is a program's: a person says "go on"
 
+LONG_RESULT = 512
+"""Characters from which a result is hashed in two steps."""
+
 WORDS = 2_000
 """Characters of what is said beside calls that are compared."""
 
@@ -70,8 +73,12 @@ def _framed(parts: Sequence[str | bytes]) -> bytes:
             text = None
         if text is not None and text.isascii():
             return form.pack(*map(len, parts)) + text.encode()
-    raw = [part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass") for part in parts]
+    raw = [_raw(part) for part in parts]
     return form.pack(*map(len, raw)) + b"".join(raw)
+
+
+def _raw(part: str | bytes) -> bytes:
+    return part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
 
 
 Defaults = Mapping[str, Mapping[str, object]]
@@ -113,13 +120,13 @@ class Fingerprinter:
         self.rules = rules
         self._keyed = hashlib.blake2b(key=key, digest_size=16)
         self._seed = int.from_bytes(hash16(key, "seed")[:8])
-        self._memo = Memo[_Known](memo_size)
-        self._texts = Memo[Fp](memo_size)
-        self._calls = Memo[_Called](memo_size)
+        self._memo = Memo[int, _Known](memo_size)
+        self._texts = Memo[int, Fp](memo_size)
+        self._calls = Memo[int, _Called](memo_size)
         self._results = self._keyed.copy()
         self._results.update(b"result")
         self._tools: dict[str, tuple[Tool, _Hasher]] = {}
-        self.memo = Memo[object](4 * memo_size)
+        self.memo = Memo[int, object](4 * memo_size)
         """What callers remember of the texts that this printer has seen."""
         self.marks = pack(self.boundary(0)), pack(self.blank_step(0))
         """The facts of a boundary and of a blank answer, without their time (see `stamp`)."""
@@ -198,7 +205,7 @@ class Fingerprinter:
             text = f"{text}\0{self.hash16(*result[5]).hex()}"
         elif not flags & (_FAILED | _PENDING):
             flags |= self._bare(inner, call[1], tool)
-        printed = _finish(self._results, text)
+        printed = self._printed(text)
         if flags & _FAILED:
             signature = _finish(hasher, f"error\0{outcome.signature_text(inner, call[1])}")
             return printed, _finish(self._results, without_digits(inner[:4096])), signature, flags
@@ -206,6 +213,12 @@ class Fingerprinter:
             return printed, _finish(self._results, without_digits(inner[:4096])), NO_FP, flags
         rest = None if flags & (_MEDIA | _PENDING | _SILENT) else sketch(text)
         return printed, printed, NO_FP if rest is None else _finish(self._results, b"sketch\0" + rest), flags
+
+    def _printed(self, text: str) -> Fp:
+        """A result's fingerprint. A long one is first made short, by a hash that is ten times as quick."""
+        if len(text) < LONG_RESULT:
+            return _finish(self._results, text)
+        return _finish(self._results, b"long\0" + xxh3_128_digest(_raw(text), self._seed))
 
     def _bare(self, inner: str, arguments: str, tool: Tool) -> int:
         """How a success is no evidence: it is bare, or the call itself has waited before it looked."""

@@ -17,6 +17,7 @@ from aiohttp import web
 from guardproxy import api
 from guardproxy.api.chat import OFF, Options
 from guardproxy.core.fingerprint import Fingerprinter
+from guardproxy.core.memo import Memo
 from guardproxy.core.policy import Policy
 from guardproxy.core.view import Identity
 from guardproxy.errors import BadAsk, GuardError, Overloaded
@@ -42,8 +43,8 @@ SMOOTH = 0.2
 PAY_S, SETTLING_S = 2.0, 0.002
 """Seconds between two looks: can a store that was away be told what it missed; have the last closings arrived."""
 
-DELIVERED = 20_000
-"""Links of delivered rounds that a worker keeps in mind, some 3 MB."""
+DELIVERED = 16_000
+"""Links of delivered rounds that a worker keeps in mind, up to twice as many; some 4 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class Proxy:
         self.in_flight = 0
         self.arriving = 0  # requests whose body is still coming
         self.draining = False
-        self._delivered: dict[str, None] = {}
+        self._delivered = Memo[str, bool](DELIVERED)
         self._raised: set[str] = set()
         self._factors: dict[str, float] = {}
         self._tasks: set[asyncio.Task[object]] = set()
@@ -197,14 +198,12 @@ class Proxy:
 
     def knows(self, who: Identity) -> bool:
         """Whether this worker delivered the newest round of a conversation: then the store knows what came before."""
-        return any(link in self._delivered for link in who.named(who.links))
+        return any(self._delivered[link] for link in who.named(who.links))
 
     def remember(self, who: Identity, links: tuple[str, ...]) -> None:
         """Note a delivered round by its links, the newest `DELIVERED` of them. Only a shortcut, never a truth."""
         for link in who.named(links):
-            self._delivered[link] = None
-        while len(self._delivered) > DELIVERED:
-            self._delivered.pop(next(iter(self._delivered)))
+            self._delivered.keep(link, True)
 
     def factor(self, model: str) -> float:
         """How much larger the provider's count of input tokens is than our estimate, for this model."""

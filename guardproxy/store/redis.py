@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from guardproxy.core.memo import Memo
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import ConfigError, StoreError
 from guardproxy.store import _codec
@@ -30,8 +31,8 @@ AT_ONCE = 256
 NEWEST = 2
 """Rounds of a known conversation sent to `begin`: the last one, and one to spare."""
 
-KNOWN = 10_000
-"""Conversations remembered for that, some 100 bytes each."""
+KNOWN = 8_000
+"""Conversations remembered for that, up to twice as many; some 100 bytes each."""
 
 SCRIPTS = {
     "begin": ("resolve.lua", "begin.lua"),
@@ -79,7 +80,7 @@ class Store:
         self.labels = Labels(client)
         self._orgs: set[str] = set()
         self._orgs_of = 0
-        self._known: dict[str, None] = {}
+        self._known = Memo[str, bool](KNOWN)
 
     @classmethod
     async def connect(
@@ -120,12 +121,12 @@ class Store:
         # A conversation that this worker has seen is known to the store, mostly up to the last round: the older ones
         # are sent only if they are asked for. That is a guess about cost; the answer is the same.
         who = f"{org} {opening.identity.session} {opening.identity.head}"
-        known = who in self._known
+        known = self._known[who]
         reply = await self._client.run("begin", _key(org), _codec.opening(opening, newest=NEWEST if known else 0))
         if reply == 0:
             reply = await self._client.run("begin", _key(org), _codec.opening(opening))
         if not known:
-            self._remember(who)
+            self._known.keep(who, True)
         return _codec.view(reply, opening)
 
     async def settle(self, closing: Closing) -> None:
@@ -228,11 +229,6 @@ class Store:
     async def close(self) -> None:
         """End the connection."""
         await self._client.close()
-
-    def _remember(self, who: str) -> None:
-        self._known[who] = None
-        if len(self._known) > KNOWN:
-            del self._known[next(iter(self._known))]
 
     async def _switched(self, on: bool) -> list[str]:  # noqa: FBT001  # a switch
         await self._client.command(*(("SET", PANIC, "1") if on else ("DEL", PANIC)))

@@ -6,11 +6,11 @@ from guardproxy.core.memo import Memo
 
 
 def test_what_is_not_there() -> None:
-    assert Memo[str](2)[1] is None
+    assert Memo[int, str](2)[1] is None
 
 
 def test_it_is_bounded() -> None:
-    memo = Memo[int](10)
+    memo = Memo[int, int](10)
     for key in range(1000):
         assert memo.keep(key, key) == key
         assert len(memo) + len(memo._older) <= 20
@@ -18,7 +18,7 @@ def test_it_is_bounded() -> None:
 
 
 def test_what_is_asked_for_stays() -> None:
-    memo = Memo[str](10)
+    memo = Memo[int, str](10)
     memo.keep(7, "kept")
     for key in range(100, 1000):
         memo.keep(key, "")
@@ -26,7 +26,7 @@ def test_what_is_asked_for_stays() -> None:
 
 
 def test_a_full_memo_forgets_only_the_older_half() -> None:
-    memo = Memo[int](4)
+    memo = Memo[int, int](4)
     for key in range(5):
         memo.keep(key, key)
 
