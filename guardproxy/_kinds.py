@@ -38,6 +38,9 @@ LARGEST_IN_FLIGHT = 1_000_000
 LARGEST_SETTING = 1000
 """Of a detector's plain number: steps or factors; it looks at a few dozen steps."""
 
+LARGEST_STRETCH = 1_000_000
+"""Characters of an answer that are looked at together."""
+
 LARGEST_THRESHOLD = 1_000_000
 """Of a triple: more often than any run repeats itself."""
 

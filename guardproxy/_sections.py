@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model, model_validator
 
 from guardproxy import _document
-from guardproxy._kinds import LARGEST_SETTING, LARGEST_THRESHOLD, LONGEST_PAUSE_MS, no_flag
+from guardproxy._kinds import LARGEST_SETTING, LARGEST_STRETCH, LARGEST_THRESHOLD, LONGEST_PAUSE_MS, no_flag
 from guardproxy.core.model import Triple
 
 T = TypeVar("T")
@@ -49,12 +49,16 @@ def _triple(value: object) -> object:
     return Triple(*numbers)
 
 
+MOST = {"_ms": LONGEST_PAUSE_MS, "_within": LARGEST_STRETCH}
+"""Upper bounds of settings by the end of their names."""
+
+
 def _pydantic_type(hint: Any, name: str) -> Any:
     """The hint of the field `name` with our own reading of triples and numbers."""
     if hint is Triple:
         return Annotated[Triple, BeforeValidator(_triple)]
     if hint in (int, float):
-        most = LONGEST_PAUSE_MS if name.endswith("_ms") else LARGEST_SETTING
+        most = next((limit for ending, limit in MOST.items() if name.endswith(ending)), LARGEST_SETTING)
         return Annotated[hint, BeforeValidator(no_flag), Field(ge=0, le=most)]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (UnionType, typing.Union):

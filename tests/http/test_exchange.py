@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ class Server:
     """A provider on a socket. Each connection takes requests and plays the script for each."""
 
     script: Script
+    whole: bool = True
     url: str = ""
     connections: int = 0
     received: list[bytes] = field(default_factory=list)
@@ -31,6 +33,8 @@ class Server:
         if task := asyncio.current_task():
             self.tasks.append(task)
         try:
+            if not self.whole:
+                return await self.script(reader, writer)
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
@@ -43,10 +47,13 @@ class Server:
 
 
 @asynccontextmanager
-async def provider(script: Script) -> AsyncIterator[Server]:
-    made = Server(script)
-    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
-    made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+async def provider(
+    script: Script, *, whole: bool = True, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+) -> AsyncIterator[Server]:
+    """A provider that plays the script for each request; not `whole`: for each connection, before anything is read."""
+    made = Server(script, whole)
+    server = await asyncio.start_server(made.serve, "127.0.0.1", 0, ssl=tls)
+    made.url = f"http{'s' if tls else ''}://{host}:{server.sockets[0].getsockname()[1]}/v1"
     yield made
     server.close()
     for task in made.tasks:
@@ -248,12 +255,10 @@ async def test_an_answer_before_the_whole_request_was_taken() -> None:
         writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\n{}")
         await writer.drain()
         await asyncio.sleep(0.3)
-        writer.close()
 
-    server = await asyncio.start_server(early, "127.0.0.1", 0)
-    used = pool(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
-    answer = await used.post("/v1/x", [], b"x" * (32 << 20))
-    assert (answer.status, await answer.read()) == (413, b"{}")
-    answer.end()
-    assert not used._idle
-    server.close()
+    async with provider(early, whole=False) as server:
+        used = pool(server.url)
+        answer = await used.post("/v1/x", [], b"x" * (32 << 20))
+        assert (answer.status, await answer.read()) == (413, b"{}")
+        answer.end()
+        assert not used._idle

@@ -91,21 +91,14 @@ async def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"body")
-        writer.write(ONE)
-        await writer.drain()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
-    url = f"https://localhost:{server.sockets[0].getsockname()[1]}/v1"
-    with pytest.raises(ssl.SSLCertVerificationError):
-        await asked(pool(url))
-    trusting = ssl.create_default_context(cafile=str(certificate))
-    monkeypatch.setattr(ssl, "create_default_context", lambda: trusting)
-    used = pool(url)
-    assert await asked(used) == (200, b"a")
-    used.close()
-    server.close()
+    async with provider(says(ONE), tls=context, host="localhost") as server:
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await asked(pool(server.url))
+        trusting = ssl.create_default_context(cafile=str(certificate))
+        monkeypatch.setattr(ssl, "create_default_context", lambda: trusting)
+        used = pool(server.url)
+        assert await asked(used) == (200, b"a")
+        used.close()
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:
