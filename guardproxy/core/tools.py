@@ -180,6 +180,11 @@ def changes(arguments: str) -> bool:
     return (b"sed" in words and b"-i" in words) or ".write(" in part or "write_text" in part
 
 
+def replaces(arguments: str, tool: Tool) -> bool:
+    """Whether a call changes a part of something, which must be there for that: no match is a failure."""
+    return tool.mutates or (tool.shell and '"str_replace"' in arguments[:COMMAND])
+
+
 _COMMAND = re.compile(r'"(?:command|cmd|script|code|input|bash_command)" ?: ?"((?:[^"\\]|\\.)*)"')
 _FIRST_STRING = re.compile(r': ?"((?:[^"\\]|\\.)*)"')
 _ASIDE = re.compile(r"'[^']*'|\"[^\"]*\"|\\\\;|[0-9&]?>>?\s*(?:/dev/null|&[0-9])")

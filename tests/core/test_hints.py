@@ -64,7 +64,7 @@ def masked(text: str) -> str:
 
 def failed(text: str, *, reads: bool) -> bool:
     """`outcome.failed` with every pattern tried."""
-    edges = outcome._edges(text)
+    edges = outcome.edges_of(text)
     low = edges.lower()
     first, last, tail = low[:200].split("\n", 1)[0], low[-200:].rsplit("\n", 1)[-1], edges[-outcome.EDGE :]
     structured = low[:1] in "{[" and low[:2] not in outcome._BRACKETED
