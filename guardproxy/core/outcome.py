@@ -37,7 +37,7 @@ _PENDING = re.compile(
     rf"\b(?:still (?:{_ONGOING}|pending|queued)|in[ _-]progress|pending|(?:en)?queued|in (?:the )?queue|"
     r"not (?:yet )?(?:ready|finished|complete)|no new output|waiting for|running|containercreating|podinitializing)\b"
     rf"|(?:status|state|phase)\W{{1,4}}(?:{_ONGOING}|waiting|scheduled|submitted|accepted|not[ _-]started)\b"
-    rf"|^\W*{_ONGOING}(?:\W*$|\W*(?:\.\.\.|…))|(?m: [-–—:|•] (?:{_ONGOING}|waiting|scheduled)$)"
+    rf"|^\W*{_ONGOING}(?:\W*$|\W*(?:\.\.\.|…))|(?m: [-–—:|•] {_ONGOING}$)"
 )
 _BLANK = re.compile(r"\(?(?:none|null|nil|void|undefined|empty|no (?:output|content)|\{\s*\}|-)\)?[.]?")
 _AFFIRMED = re.compile(
