@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from guardproxy.core.mask import VOLATILE_KEYS, WHOLE
@@ -48,24 +49,25 @@ _OBJECT = re.compile(
 _LIST = re.compile(r'\[\s*\{\s*"(?:query|result|success|type|text)"')
 _HEAD = re.compile(
     r"(?:(?:Chunk ID|Wall time|Original token count|Total output lines): [^\n]*\n|"
-    r"(?:Process exited with|Exit) code:? (?P<code>-?\d+)\n)+(?:Output:(?:\n|$))"
-    r"|Exit code:? (?P<claude>-?\d+)(?:\n|$)"
-    r"|Command (?:executed|completed)\b[^\n]{0,300}?(?:exit code:? (?P<cline>-?\d+)[^\n]{0,20})?\n"
+    r"(?:Process exited with|Exit) code:? (?P<code>-?\d{1,10})\n)+(?:Output:(?:\n|$))"
+    r"|Exit code:? (?P<claude>-?\d{1,10})(?:\n|$)"
+    r"|Command (?:executed|completed)\b[^\n]{0,300}?(?:exit code:? (?P<cline>-?\d{1,10})[^\n]{0,20})?\n"
     r"(?:Output:(?:\n|$))?"
-    r"|Command failed with exit code (?P<alone>-?\d+)\.?(?:\n|$)",
+    r"|Command failed with exit code (?P<alone>-?\d{1,10})\.?(?:\n|$)",
     re.IGNORECASE,
 )
-_RETURNED = re.compile(r"<returncode>(-?\d+)</returncode>\s*<output>\n?(.*?)\n?</output>\s*\Z", re.DOTALL)
+_RETURNED = re.compile(r"<returncode>(-?\d{1,10})</returncode>\s*<output>\n?")
 _TRAILERS = re.compile(
-    r"\n?(?:\[The command completed with exit code (?P<done>-?\d+)\.?\]"
+    r"\n?(?:\[The command completed with exit code (?P<done>-?\d{1,10})\.?\]"
     r"|\[Current working directory: [^\n]*\]|\[Python interpreter: [^\n]*\]"
-    r"|\[Command finished with exit code (?P<code>-?\d+)\]"
-    r"|[(\[](?:process |command )?(?:exited with |finished with |exit )(?:code |status )?:? ?(?P<plain>-?\d+)\.?[)\]])\s*\Z",
+    r"|\[Command finished with exit code (?P<code>-?\d{1,10})\]"
+    r"|[(\[](?:process |command )?(?:exited with |finished with |exit )(?:code |status )?:? ?"
+    r"(?P<plain>-?\d{1,10})\.?[)\]])\s*\Z",
     re.IGNORECASE,
 )
 _LABELS = ("Command: ", "Directory: ", "Output: ", "Stdout: ")
 _LAST = ("Exit Code: ", "Signal: ", "Background PIDs: ", "Process Group PGID: ")
-_CODE = re.compile(r"-?\d{1,9}")
+_CODE = re.compile(r"-?\d{1,10}")
 NOTHING = frozenset(("", "(none)", "none", "null", "(empty)", "undefined", "nil", "-"))
 """How clients write, in lower case, that there is nothing."""
 
@@ -76,13 +78,14 @@ def opened(text: str) -> Opened | None:
     """The output that a client's form holds; None: it is no such form, or one of a program that still runs."""
     first = text[:1]
     if first in _STARTS:
-        if first == "{" or first == "[":
+        if first in "{[":
             if len(text) <= WHOLE and (_OBJECT if first == "{" else _LIST).match(text) is not None:
                 return _parsed(text)
         elif first == "<":
             found = _RETURNED.match(text) if text.startswith("<returncode>") else None
-            if found is not None:
-                return Opened(found[2], int(found[1]))
+            end = text.rfind("</output>")
+            if found is not None and end >= found.end() and len(text) - end < TAIL and not text[end + 9 :].strip():
+                return Opened(text[found.end() : end].removesuffix("\n"), int(found[1]))
         elif text.startswith(_LABELS):
             return _labelled(text)
         else:
@@ -161,17 +164,17 @@ def _object(value: dict[str, object]) -> Opened | None:
     """One command's JSON: a text and an exit code; or the parts of an MCP result."""
     parts = value.get("content")
     if isinstance(parts, list) and isinstance(value.get("isError", False), bool):
-        texts = _texts(parts)
-        return None if texts is None else Opened(texts, failed=True if value.get("isError") else None)
+        told = _texts(parts)
+        return None if told is None else Opened(told, failed=True if value.get("isError") else None)
     beside = value.get("metadata")
     places = (value, beside) if isinstance(beside, dict) else (value,)
-    codes = [place[key] for place in places for key in _CODES if isinstance(place.get(key), int)]
-    texts = [value.get(key) for key in ("output", "stdout", "stderr")]
-    if not codes or not any(isinstance(one, str) for one in texts):
+    codes = [code for place in places for key in _CODES if type(code := place.get(key)) is int]
+    texts = [one for key in ("output", "stdout", "stderr") if isinstance(one := value.get(key), str)]
+    if not codes or not texts:
         return None
     rest = {key: one for key, one in value.items() if one and key not in _KNOWN and key.lower() not in VOLATILE_KEYS}
     more = [json.dumps(rest, sort_keys=True, ensure_ascii=False)] if rest else []
-    return Opened("\n".join([one for one in texts if isinstance(one, str) and one] + more), codes[0])
+    return Opened("\n".join([one for one in texts if one] + more), codes[0])
 
 
 def _several(items: list[dict[str, object]]) -> Opened | None:
@@ -183,7 +186,7 @@ def _several(items: list[dict[str, object]]) -> Opened | None:
     return None if texts is None else Opened(texts)
 
 
-def _texts(parts: list[object]) -> str | None:
+def _texts(parts: Sequence[object]) -> str | None:
     """The text of parts that are all text."""
     texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
     return "\n".join(map(str, texts)) if texts and len(texts) == len(parts) else None

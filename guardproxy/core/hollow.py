@@ -1,4 +1,4 @@
-"""Answers to a question that hold nothing but the question: `{"query": "x", "results": []}`, `No matches found for "x"`.
+"""Answers that hold nothing but the question: `{"query": "x", "results": []}`, `No matches found for "x"`.
 
 What they repeat of the call says nothing, and must not make two empty answers differ. Sources: search APIs (Tavily,
 Serper, Brave, Elasticsearch), lists of REST services, the search tools of Gemini CLI, Claude Code and Cline.

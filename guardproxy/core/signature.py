@@ -16,7 +16,8 @@ _VALUES = re.compile(r'(?<=")[^"\\\n]{4,400}(?=")')
 """Strings of a call's arguments as they stand in its JSON, without escapes: long enough to be no common word."""
 
 
-_NAMES = re.compile(r"[\w@~.][\w@~.+/-]*[\d./_+-][\w@~./+-]*[\w~]|\d\w+")
+_NAMES = re.compile(r"[\w@~.+/-]{3,200}")
+_NO_WORD = frozenset("0123456789./_+-@")
 """Names in a call's arguments that are no plain words: paths, packages, hosts, programs."""
 
 _PROGRAM = re.compile(r"([\w./~+-]{2,120}): (?=\S)")
@@ -30,7 +31,8 @@ def _vocabulary(arguments: str) -> frozenset[str]:
 @lru_cache(maxsize=256)
 def _echoes(arguments: str) -> tuple[str, ...]:
     """What of the call an error may repeat: whole values, and names inside of commands; the longest first."""
-    return tuple(sorted({*_VALUES.findall(arguments), *_NAMES.findall(arguments)}, key=len, reverse=True))
+    names = [name.strip(".-") for name in _NAMES.findall(arguments) if not _NO_WORD.isdisjoint(name)]
+    return tuple(sorted({*_VALUES.findall(arguments), *filter(None, names)}, key=len, reverse=True))
 
 
 def _before_echo(line: str, arguments: str) -> str:
