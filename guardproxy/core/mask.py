@@ -113,7 +113,7 @@ def _said(text: str) -> str:
             text = _DURATION.sub("~", text)
         else:
             text = _DURATION.sub("~", text[:SAID]) + text[SAID:-SAID] + _DURATION.sub("~", text[-SAID:])
-    if _TIMED.search(text) is not None:
+    if ")" in text and _TIMED.search(text) is not None:
         text = _TIMED_SPAN.sub(r"\1~", text)
     end = text[-TOLD:].lower()
     if " time" in end or "attempt " in end or "retry " in end or "#" in end or "s left" in end or "s rem" in end:
