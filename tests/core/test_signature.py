@@ -20,6 +20,7 @@ def signed(command: str, said: str) -> str:
     ("one", "other"),
     [
         (("./map-zip -p 1", f"./map-zip: {REFUSED}"), ("./sum -p 1", f"./sum: {REFUSED}")),
+        (("map -p 1", f"map: {REFUSED}"), ("sum -p 1", f"sum: {REFUSED}")),
         (("a", f"[2026-01-31T10:00:00Z] {REFUSED}"), ("b", f"[2026-02-01T11:30:00Z] {REFUSED}")),
         (("a", f"2026-01-31 10:00:00,123 {REFUSED}"), ("b", REFUSED)),
         (("a", f"[12:03:44] {REFUSED}"), ("b", REFUSED)),
