@@ -188,7 +188,7 @@ class Fingerprinter:
         near = exact if alike is told else _finish(hasher, alike)
         masked = near if numberless is alike else _finish(hasher, numberless)
         flags = 0 if valid and name.strip() else _INVALID
-        if tool.think or waits(arguments, tool) == "only":
+        if tool.think or (tool.waits and waits(arguments, tool) == "only"):
             flags |= _THINK
         if tool.mutates or (tool.shell and changes(arguments)):
             flags |= _MUTATES
@@ -230,7 +230,7 @@ class Fingerprinter:
 
     def _bare(self, inner: str, arguments: str, tool: Tool) -> int:
         """How a success is no evidence: it is bare, or the call itself has waited before it looked."""
-        if waits(arguments, tool):
+        if tool.waits and waits(arguments, tool):
             return _PENDING
         silent = not only_looks(arguments, tool) if outcome.blank(inner) else outcome.affirmed(inner)
         return _SILENT if silent else 0

@@ -61,9 +61,9 @@ _FIRST = re.compile(
     r"forbidden|unauthori[sz]ed|command not found|syntax ?error|bad request|timed? ?out|timeout|"
     r"connection (?:refused|reset|error)|rejected|denied|missing (?:required )?|"
     r"\w*(?:error|exception)\b|http/?\S* ?[45]\d\d|[45]\d\d (?:[a-z]+|error)|"
-    r"(?:the |this )?(?:[\w-]+ ){1,2}(?:not found\b|does(?: not|n't) exist)|"
     r"no replacement was performed|usage:|wrong\b|incorrect\b|test cases? did not pass|错误|失败|无法|不存在)"
 )
+_ABSENT = re.compile(r"(?:[\w ]{1,30}: )?\W{0,3}(?:[\w-]+ ){1,3}(?:not found\b|does(?: not|n't) exist)")
 _WITHIN = re.compile(
     r"\b(?:no such (?:file|table|column)|not found\b|does(?: not|n't) exist|not recognized|is not defined|"
     r"permission denied|unexpected (?:eof|token|end)|cannot open|invalid (?:option|argument|choice)|"
@@ -150,7 +150,7 @@ def reports(edges: str, low: str) -> bool:
 
 def failed(text: str, *, reads: bool) -> bool:
     """Whether the body of a result reports a failure. `reads`: the tool only shows things."""
-    dated = dated_to(text)
+    dated = dated_to(text) if text[:1] in _DATES else 0
     if dated and reads:
         return False  # a log that is looked at
     edges = edges_of(text[dated:] if dated else text)
@@ -172,15 +172,15 @@ def failed(text: str, *, reads: bool) -> bool:
 
 def dated_to(text: str) -> int:
     """How many characters a log has put in front of the text."""
-    if text[:1] not in _DATES or "~" not in text[:24]:
-        return 0
-    found = _DATED.match(text)
+    found = _DATED.match(text) if "~" in text[:24] else None
     return 0 if found is None else found.end()
 
 
 def _errs(line: str) -> bool:
     """Whether a line in lower case begins as an error does, and is not a field that says that there was none."""
-    return _FIRST.match(line) is not None and _NO_ERROR.fullmatch(line) is None
+    if _FIRST.match(line) is not None:
+        return _NO_ERROR.fullmatch(line) is None
+    return ("not found" in line or "t exist" in line) and _ABSENT.match(line) is not None
 
 
 def _tagged(low: str) -> bool:

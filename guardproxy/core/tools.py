@@ -109,8 +109,8 @@ class Tool:
     looks: bool = False
     queries: bool = False
     failure_ok: bool = False
-    pauses: bool = False
-    """Whether it waits where it is given nothing but a time."""
+    waits: bool = False
+    """Whether it may wait: a shell, and what does so where it is given nothing but a time."""
 
     shaped: bool = False
     """Whether any of what follows says something."""
@@ -139,7 +139,7 @@ def tool_of(name: str, rules: Rules) -> Tool:
     looks = reads or (not mutates and not shell and _any(name, _LOOKING))
     think = _any(name, rules.think_like) or (not said and _any(name, _THINKING))
     queries = not read_only and _any(name, _QUERYING)
-    pauses = not (said or think) and _any(name, _PAUSING)
+    pauses = shell or (not (said or think) and _any(name, _PAUSING))
     made = Tool(think, mutates, shell, reads, looks, queries, _any(name, rules.failure_ok), pauses)
     return _with_arguments(made, name, rules)
 
@@ -247,9 +247,9 @@ def _reads(words: list[str]) -> bool:
 
 def waits(arguments: str, tool: Tool) -> str:
     """What a call that begins with a pause is: "only" a pause, "first" one and then a look, or neither."""
-    if tool.pauses:
-        return "only" if _TIME_ALONE.fullmatch(arguments) is not None else ""
-    if not tool.shell or "sleep" not in arguments[:64]:
+    if not tool.shell:
+        return "only" if tool.waits and _TIME_ALONE.fullmatch(arguments) is not None else ""
+    if "sleep" not in arguments[:COMMAND]:
         return ""
     slept = _SLEEP.match(_command(arguments) or "")
     return "" if slept is None else "first" if slept["more"] else "only"

@@ -73,7 +73,8 @@ def failed(text: str, *, reads: bool) -> bool:
     low = edges.lower()
     first, last, tail = low[:200].split("\n", 1)[0], low[-200:].rsplit("\n", 1)[-1], edges[-outcome.EDGE :]
     structured = low[:1] in "{[" and low[:2] not in outcome._BRACKETED
-    erring = outcome._FIRST.match(first) and not outcome._NO_ERROR.fullmatch(first)
+    begun = outcome._FIRST.match(first)
+    erring = not outcome._NO_ERROR.fullmatch(first) if begun else outcome._ABSENT.match(first)
     if (outcome._STATUS.search(low) if structured else erring) or outcome._EXIT.search(low):
         return True
     if (low[:1] == "<" or "<returncode>" in low) and outcome._TAGGED.search(low):

@@ -93,6 +93,7 @@ def test_calls_that_only_look(name: str, arguments: str, *, expected: bool) -> N
         ('{"command": ["bash", "-lc", "sleep 30"], "workdir": "/w"}', "only"),
         ('{"workdir": "/w", "command": ["/bin/sh", "-c", "sleep 30; ls"]}', "first"),
         ('{"command": ["sleep", "30"]}', "only"),
+        ('{"workdir": "/srv/a/folder/whose/name/is/rather/long/as/they/are", "command": "sleep 30"}', "only"),
         ("{}", ""),
     ],
 )
