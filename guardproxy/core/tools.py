@@ -82,6 +82,7 @@ def _patterns(name: str, patterns: tuple[str, ...]) -> None:
 DEFAULT_RULES = Rules()
 
 _THINKING = ("think", "think_*", "*thinking*", "calculat*", "wait", "wait_*", "sleep", "reflect")
+_PAUSING = ("*wait*", "*sleep*", "*pause*", "*delay*")
 _CHANGING = (
     "*edit*", "*write*", "*create*", "*update*", "*delete*", "*insert*", "*replace*", "*patch*", "*send*",
     "*book*", "*cancel*", "*modify*", "*install*", "*move*", "*rename*", "*commit*", "*push*", "*remove*", "set_*",
@@ -108,6 +109,9 @@ class Tool:
     looks: bool = False
     queries: bool = False
     failure_ok: bool = False
+    waits: bool = False
+    """Whether it may wait: a shell, and what does so where it is given nothing but a time."""
+
     shaped: bool = False
     """Whether any of what follows says something."""
 
@@ -135,7 +139,8 @@ def tool_of(name: str, rules: Rules) -> Tool:
     looks = reads or (not mutates and not shell and _any(name, _LOOKING))
     think = _any(name, rules.think_like) or (not said and _any(name, _THINKING))
     queries = not read_only and _any(name, _QUERYING)
-    made = Tool(think, mutates, shell, reads, looks, queries, _any(name, rules.failure_ok))
+    pauses = shell or (not (said or think) and _any(name, _PAUSING))
+    made = Tool(think, mutates, shell, reads, looks, queries, _any(name, rules.failure_ok), pauses)
     return _with_arguments(made, name, rules)
 
 
@@ -180,7 +185,15 @@ def changes(arguments: str) -> bool:
     return (b"sed" in words and b"-i" in words) or ".write(" in part or "write_text" in part
 
 
+def replaces(arguments: str, tool: Tool) -> bool:
+    """Whether a call changes a part of something, which must be there for that: no match is a failure."""
+    return tool.mutates or (tool.shell and '"str_replace"' in arguments[:COMMAND])
+
+
 _COMMAND = re.compile(r'"(?:command|cmd|script|code|input|bash_command)" ?: ?"((?:[^"\\]|\\.)*)"')
+_ARGV = re.compile(r'"(?:command|cmd|argv|args)" ?: ?\[ ?((?:"(?:[^"\\]|\\.)*"(?: ?, ?)?)+)')
+_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_INNER = re.compile(r"(?:\S*/)?(?:ba|z|da|k)?sh -\w*c ")
 _FIRST_STRING = re.compile(r': ?"((?:[^"\\]|\\.)*)"')
 _ASIDE = re.compile(r"'[^']*'|\"[^\"]*\"|\\\\;|[0-9&]?>>?\s*(?:/dev/null|&[0-9])")
 _PARTS = re.compile(r"[;|&\n]+")
@@ -188,6 +201,7 @@ _WRITING = re.compile(
     r"\b(?:insert\s+into|update\s+\S+\s+set|delete\s+from|drop|alter|create|truncate|replace\s+into|merge\s+into|grant)\b"
 )
 _SLEEP = re.compile(r"\s*sleep +[\d.]+[smh]?\s*(?P<more>[;&\n]|$)")
+_TIME_ALONE = re.compile(r'\s*\{\s*"\w+"\s*:\s*"?\d+(?:\.\d+)?(?: ?m?s)?"?\s*\}\s*')
 _READERS = frozenset(
     "cd ls cat grep egrep fgrep zgrep rg ag ack find fd locate head tail less more wc sort uniq cut awk sed tr column "
     "tree stat file which whereis type pwd du df ps env printenv echo printf diff cmp comm jq yq strings nl xxd "
@@ -198,10 +212,17 @@ _SAFE_GIT = frozenset("status log show diff grep ls-files ls-tree blame rev-pars
 
 def _command(arguments: str) -> str | None:
     """The command that a shell's arguments hold, as text, without what makes it JSON; None: it holds none."""
-    found = _COMMAND.search(arguments, 0, COMMAND) or _FIRST_STRING.search(arguments, 0, COMMAND)
-    if found is None:
-        return None
-    return found.group(1).replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
+    found = _COMMAND.search(arguments, 0, COMMAND)
+    if found is None and (listed := _ARGV.search(arguments, 0, COMMAND)) is not None:
+        words = " ".join(_WORD.findall(listed[1]))  # as Codex sends it: a shell and what it is to run, word for word
+        inner = _INNER.match(words)
+        return _unescaped(words[inner.end() :] if inner else words)
+    found = found or _FIRST_STRING.search(arguments, 0, COMMAND)
+    return None if found is None else _unescaped(found.group(1))
+
+
+def _unescaped(text: str) -> str:
+    return text.replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
 
 
 def only_looks(arguments: str, tool: Tool) -> bool:
@@ -224,9 +245,11 @@ def _reads(words: list[str]) -> bool:
     return words[0].lower() in _READERS and _READERS.issuperset(inner) and "-delete" not in words
 
 
-def waits(arguments: str) -> str:
-    """What a shell command that begins with a pause is: "only" a pause, "first" one and then a look, or neither."""
-    if "sleep" not in arguments[:64]:
+def waits(arguments: str, tool: Tool) -> str:
+    """What a call that begins with a pause is: "only" a pause, "first" one and then a look, or neither."""
+    if not tool.shell:
+        return "only" if tool.waits and _TIME_ALONE.fullmatch(arguments) is not None else ""
+    if "sleep" not in arguments[:COMMAND]:
         return ""
     slept = _SLEEP.match(_command(arguments) or "")
     return "" if slept is None else "first" if slept["more"] else "only"
