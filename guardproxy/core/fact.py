@@ -28,7 +28,8 @@ _VERSION = 2
 _KINDS = tuple(Kind)
 _BOUNDARY = bytes((_VERSION, Kind.BOUNDARY))
 _EXTENT, _REPORT, _LEFT = struct.Struct("<16sQQ"), struct.Struct("<5I"), struct.Struct("<I")
-_PARTS = (_EXTENT.size, 16, 16, _REPORT.size, _LEFT.size)
+_REST = _LEFT
+_PARTS = (_EXTENT.size, 16, 16, _REPORT.size, _LEFT.size, _REST.size)
 _SIZES = tuple(sum(size for bit, size in enumerate(_PARTS) if also >> bit & 1) for also in range(1 << len(_PARTS)))
 _FAR = 1 << 62
 
@@ -75,6 +76,9 @@ def _pack(bearing: Bearing) -> tuple[int, bytes]:
     if bearing.left >= 0:
         also |= 16
         parts.append(_LEFT.pack(bearing.left))
+    if bearing.rest_ms:
+        also |= 32
+        parts.append(_REST.pack(bearing.rest_ms))
     return also, b"".join(parts)
 
 
@@ -111,7 +115,7 @@ def unpack(fact: bytes) -> Step:
 
 
 def _unpack(also: int, fact: bytes, at: int) -> Bearing:
-    target, start, stop, shape, said, report, left = NOTHING.target, 0, 0, NO_FP, NO_FP, (), -1
+    target, start, stop, shape, said, report, left, rest = NOTHING.target, 0, 0, NO_FP, NO_FP, (), -1, 0
     if also & 1:
         target, start, stop = _EXTENT.unpack_from(fact, at)
         at += _EXTENT.size
@@ -122,8 +126,10 @@ def _unpack(also: int, fact: bytes, at: int) -> Bearing:
     if also & 8:
         report, at = _REPORT.unpack_from(fact, at), at + _REPORT.size
     if also & 16:
-        (left,) = _LEFT.unpack_from(fact, at)
-    return Bearing(target, start, stop, shape, said, report, left)
+        (left,), at = _LEFT.unpack_from(fact, at), at + _LEFT.size
+    if also & 32:
+        (rest,) = _REST.unpack_from(fact, at)
+    return Bearing(target, start, stop, shape, said, report, left, rest)
 
 
 def reported(rounds: tuple[RoundFact, ...], report: Sequence[int]) -> tuple[RoundFact, ...]:

@@ -21,6 +21,7 @@ from guardproxy.core.extent import Extent, asked, shortened
 from guardproxy.core.fact import FLAGS, is_boundary, pack, stamp, unpack
 from guardproxy.core.mask import WHOLE, mask, result_text, without_digits
 from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
+from guardproxy.core.pause import announced_ms
 from guardproxy.core.plan import shape
 from guardproxy.core.tally import failures
 from guardproxy.core.tools import DEFAULT_RULES, Rules, Tool, changes, only_looks, tool_of, waits
@@ -97,7 +98,7 @@ def _borne(bears: Bearing, told: str, *, failed: bool, paged: bool) -> Bearing:
     """What a call bears on once its result is there: a failing check on its failures, a look on what it brought."""
     if failed:
         left = failures(told)
-        return Bearing(left=left) if left >= 0 else bearing.NOTHING
+        return Bearing(left=left, rest_ms=bears.rest_ms) if left >= 0 or bears.rest_ms else bearing.NOTHING
     if bears.target == NO_FP or paged:
         return bears
     found = shortened(Extent("", bears.start, bears.stop), told.count("\n") + told.count("\\n") + 1)
@@ -160,6 +161,8 @@ class Fingerprinter:
             bears = bearing.NOTHING
         else:
             answer, masked_answer, signature, more = self._result(call, result)
+            if flags & _THINK and more & _FAILED and not self._tool(call[0])[0].shell:
+                flags &= ~_THINK  # a wait for something that never comes is evidence
             if more & _FAILED or bears is not bearing.NOTHING:
                 bears = _borne(bears, result[1], failed=bool(more & _FAILED), paged=paged)
         return flags | more, call[0].strip(), exact, near, masked, answer, masked_answer, signature, bears
@@ -185,13 +188,17 @@ class Fingerprinter:
         near = exact if alike is told else _finish(hasher, alike)
         masked = near if numberless is alike else _finish(hasher, numberless)
         flags = 0 if valid and name.strip() else _INVALID
-        if tool.think or (tool.shell and waits(arguments) == "only"):
+        pauses = waits(arguments) if tool.shell else ""
+        if tool.think or pauses == "only":
             flags |= _THINK
         if tool.mutates or (tool.shell and changes(arguments)):
             flags |= _MUTATES
         if len(self._calls) >= self._memo_size:
             self._calls.clear()
-        found = self._calls[known] = exact, near, masked, flags, *self._bearing(hasher, alike, arguments, tool)
+        bears, paged = self._bearing(hasher, alike, arguments, tool)
+        if (pauses or tool.think) and (rest_ms := announced_ms(arguments, shell=bool(pauses))):
+            bears = bears._replace(rest_ms=rest_ms)
+        found = self._calls[known] = exact, near, masked, flags, bears, paged
         return found
 
     def _result(self, call: Call, result: Message) -> tuple[Fp, Fp, Fp, int]:

@@ -81,7 +81,10 @@ def _patterns(name: str, patterns: tuple[str, ...]) -> None:
 
 DEFAULT_RULES = Rules()
 
-_THINKING = ("think", "think_*", "*thinking*", "calculat*", "wait", "wait_*", "sleep", "reflect")
+_THINKING = ("think", "think_*", "*thinking*", "calculat*", "reflect")
+_WAITING = ("wait", "wait_*", "sleep", "sleep_*", "pause", "*_wait_for", "*_wait_for_*", "*_wait", "waitfor*")
+_SEGMENT = re.compile(r"__|[./:]")
+"""What stands between a server and the tool's own name (`mcp__browser__wait_for`, `browser.wait`)."""
 _CHANGING = (
     "*edit*", "*write*", "*create*", "*update*", "*delete*", "*insert*", "*replace*", "*patch*", "*send*",
     "*book*", "*cancel*", "*modify*", "*install*", "*move*", "*rename*", "*commit*", "*push*", "*remove*", "set_*",
@@ -133,7 +136,8 @@ def tool_of(name: str, rules: Rules) -> Tool:
         mutates = not shell and _any(name, _CHANGING)
     reads = read_only or (not mutates and not shell and _any(name, _READING))
     looks = reads or (not mutates and not shell and _any(name, _LOOKING))
-    think = _any(name, rules.think_like) or (not said and _any(name, _THINKING))
+    own = _SEGMENT.split(name)[-1]
+    think = _any(name, rules.think_like) or (not said and (_any(name, _THINKING) or _any(own, _THINKING + _WAITING)))
     queries = not read_only and _any(name, _QUERYING)
     made = Tool(think, mutates, shell, reads, looks, queries, _any(name, rules.failure_ok))
     return _with_arguments(made, name, rules)
@@ -181,12 +185,17 @@ def changes(arguments: str) -> bool:
 
 
 _COMMAND = re.compile(r'"(?:command|cmd|script|code|input|bash_command)" ?: ?"((?:[^"\\]|\\.)*)"')
+_SCRIPT = re.compile(r'"(?:/\w+)*(?:ba|z|da)?sh", ?"-\w*c", ?"((?:[^"\\]|\\.)*)"')
+"""A shell with its script, as in a list of words (Codex: `["bash", "-lc", "sed -n 1,40p a.py"]`)."""
 _FIRST_STRING = re.compile(r': ?"((?:[^"\\]|\\.)*)"')
 _ASIDE = re.compile(r"'[^']*'|\"[^\"]*\"|\\\\;|[0-9&]?>>?\s*(?:/dev/null|&[0-9])")
 _PARTS = re.compile(r"[;|&\n]+")
 _WRITING = re.compile(
     r"\b(?:insert\s+into|update\s+\S+\s+set|delete\s+from|drop|alter|create|truncate|replace\s+into|merge\s+into|grant)\b"
 )
+LEAD = 128
+"""Characters of arguments in which a pause has to begin: other arguments may stand before the command."""
+
 _SLEEP = re.compile(r"\s*sleep +[\d.]+[smh]?\s*(?P<more>[;&\n]|$)")
 _READERS = frozenset(
     "cd ls cat grep egrep fgrep zgrep rg ag ack find fd locate head tail less more wc sort uniq cut awk sed tr column "
@@ -198,10 +207,15 @@ _SAFE_GIT = frozenset("status log show diff grep ls-files ls-tree blame rev-pars
 
 def _command(arguments: str) -> str | None:
     """The command that a shell's arguments hold, as text, without what makes it JSON; None: it holds none."""
-    found = _COMMAND.search(arguments, 0, COMMAND) or _FIRST_STRING.search(arguments, 0, COMMAND)
+    found = _COMMAND.search(arguments, 0, COMMAND) or _listed(arguments) or _FIRST_STRING.search(arguments, 0, COMMAND)
     if found is None:
         return None
     return found.group(1).replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
+
+
+def _listed(arguments: str) -> re.Match[str] | None:
+    """The script of a command that is a list of words."""
+    return _SCRIPT.search(arguments, 0, COMMAND) if "sh\"," in arguments[:COMMAND] else None
 
 
 def only_looks(arguments: str, tool: Tool) -> bool:
@@ -226,7 +240,7 @@ def _reads(words: list[str]) -> bool:
 
 def waits(arguments: str) -> str:
     """What a shell command that begins with a pause is: "only" a pause, "first" one and then a look, or neither."""
-    if "sleep" not in arguments[:64]:
+    if "sleep" not in arguments[:LEAD]:
         return ""
     slept = _SLEEP.match(_command(arguments) or "")
     return "" if slept is None else "first" if slept["more"] else "only"

@@ -7,16 +7,23 @@ come and results that the client cleared are left out; replies without a call ch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from guardproxy.core.exemption import Exemption
-from guardproxy.core.model import Flag, Fp, Kind, Step, Trail
+from guardproxy.core.model import Flag, Fp, Kind, Step, Trail, Triple
 
 THINK, FAILED, VOID, PENDING = int(Flag.THINK), int(Flag.FAILED), int(Flag.VOID), int(Flag.PENDING)
 INVALID, MUTATES, ROUND_START = int(Flag.INVALID), int(Flag.MUTATES), int(Flag.ROUND_START)
 SILENT, LONG, NO_TOOL, MEDIA = int(Flag.SILENT), int(Flag.LONG), int(Flag.NO_TOOL), int(Flag.MEDIA)
 _SKIPPED = THINK | int(Flag.UNANSWERED) | int(Flag.CLEARED)
+
+NEVER = Triple(0, 0, 0)
+"""What is told and never spoken of."""
+
+SCHEDULE_MS = 60_000
+"""Announced pauses between equal looks from which they are a schedule: those who watch something wait for minutes."""
 
 Pair = tuple[Fp, Fp]
 Key = Pair | frozenset[Pair]
@@ -26,12 +33,16 @@ has = int.__and__
 
 
 class Round(NamedTuple):
-    """One assistant message: its distinct steps, their ordinals, and how many more were the same."""
+    """One assistant message: its distinct steps, their ordinals, and how many more were the same.
+
+    `rest_ms`: how long the agent said that it pauses between this round and the next one.
+    """
 
     steps: tuple[Step, ...]
     at: tuple[int, ...]
     twins: int
     key: Key
+    rest_ms: int = 0
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -100,7 +111,7 @@ def _read(trail: Trail) -> Iterator[Round]:
     ordinal = trail.first + len(trail.steps)
     if not trail.steps or trail.steps[-1].kind is not Kind.CALL:
         return
-    begun = False
+    begun, rest, before = False, 0, 0
     for step in reversed(trail.steps):
         ordinal -= 1
         if step.kind is not Kind.CALL:
@@ -108,14 +119,19 @@ def _read(trail: Trail) -> Iterator[Round]:
         flags = step.flags
         if not has(flags, _SKIPPED):
             held.append((ordinal, step))
+            before += step.bearing.rest_ms  # it paused and then looked
+        else:
+            rest += step.bearing.rest_ms
         if has(flags, ROUND_START):
             if held:
-                yield _round(held)
+                yield _round(held, rest)
+                rest = 0
             elif not begun:
                 return
             held, begun = [], True
+            rest, before = rest + before, 0
     if held:
-        yield _round(held)
+        yield _round(held, rest)
 
 
 _now = _Past(Trail(()))
@@ -130,16 +146,16 @@ def _past(trail: Trail) -> _Past:
     return past
 
 
-def _round(held: list[tuple[int, Step]]) -> Round:
+def _round(held: list[tuple[int, Step]], rest: int) -> Round:
     if len(held) == 1:
         at, step = held[0]
-        return Round((step,), (at,), 0, step.pair)
+        return Round((step,), (at,), 0, step.pair, rest)
     distinct: dict[Pair, tuple[int, Step]] = {}
     for at, step in reversed(held):
         distinct.setdefault(step.pair, (at, step))
     chosen = [distinct[pair] for pair in sorted(distinct)]
     key: Key = frozenset(distinct) if len(distinct) > 1 else next(iter(distinct))
-    return Round(tuple(s for _, s in chosen), tuple(at for at, _ in chosen), len(held) - len(chosen), key)
+    return Round(tuple(s for _, s in chosen), tuple(at for at, _ in chosen), len(held) - len(chosen), key, rest)
 
 
 def recurs(trail: Trail, least: int) -> bool:
@@ -179,6 +195,17 @@ def in_row(found: Iterator[Round]) -> list[Round]:
             break
         run.append(one)
     return run
+
+
+def announced(past: list[Round], places: Sequence[int]) -> list[int]:
+    """What the agent said that it pauses (ms) between rounds at these places, newest first."""
+    return [sum([one.rest_ms for one in past[newer + 1 : older + 1]]) for newer, older in pairwise(places)]
+
+
+def scheduled(past: list[Round], places: Sequence[int]) -> bool:
+    """Whether the agent paused for SCHEDULE_MS or more between all of them, of its own will: checks by a clock."""
+    rests = announced(past, places)
+    return bool(rests) and min(rests) >= SCHEDULE_MS
 
 
 def members(run: list[Round]) -> tuple[Fp, ...]:

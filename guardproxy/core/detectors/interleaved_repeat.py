@@ -16,6 +16,7 @@ from itertools import pairwise
 from guardproxy.core.detectors._count import (
     MEDIA,
     MUTATES,
+    NEVER,
     PENDING,
     THINK,
     VOID,
@@ -26,6 +27,7 @@ from guardproxy.core.detectors._count import (
     news,
     recurs,
     rounds,
+    scheduled,
 )
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Step, Trail, Triple
@@ -89,6 +91,8 @@ def _judge(trail: Trail, past: list[Round], pair: Pair, places: list[int], setti
     at = tuple(past[place].at[past[place].pairs.index(pair)] for place in reversed(places))
     if because is not None and triple.rung(count) < settings.triple.rung(everything):
         spared = Spared(because, "interleaved_repeat", everything, at)
+    if scheduled(past, places):
+        triple, spared = NEVER, Spared(Exemption.LONG_PAUSES, "interleaved_repeat", everything, at)
     reason = f"{named([past[0]])} gave the same result {count} times with other calls in between"
     near = pair[0]
     return Finding("interleaved_repeat", count, triple, near, (near,), reason, at, 1, spared)
