@@ -18,8 +18,15 @@ from guardproxy.core.view import RoundFact
 TOOL_NAME = 128
 """Bytes of a tool's name that a fact keeps."""
 
-FLAGS = tuple(Flag(number) for number in range(1 << len(Flag)))
-"""Every combination, made once: making one costs as much as a hash."""
+
+class _Flags(dict[int, Flag]):
+    def __missing__(self, number: int) -> Flag:
+        made = self[number] = Flag(number)
+        return made
+
+
+FLAGS = _Flags()
+"""Every combination that was met, made once: making one costs as much as a hash, and most are never met."""
 
 _HEAD = struct.Struct("<BBHQIBBB")
 _STAMP = struct.Struct("<QI")
@@ -108,10 +115,10 @@ def unpack(fact: bytes) -> Step:
             prints.insert(bit, prints[bit - 1] if bit in (1, 2, 4) else NO_FP)
     call, near, masked, result, masked_result, signature = prints
     name = fact[_HEAD.size : at].decode("utf-8", "replace")
-    known = FLAGS[flags] if flags < len(FLAGS) else Flag(flags)
     bearing = _unpack(also, fact, end) if also else NOTHING
     kept = _KINDS[kind]
-    return Step(kept, name, call, near, masked, result, masked_result, signature, known, at_ms, place, bearing)
+    known_as = FLAGS[flags]
+    return Step(kept, name, call, near, masked, result, masked_result, signature, known_as, at_ms, place, bearing)
 
 
 def _unpack(also: int, fact: bytes, at: int) -> Bearing:

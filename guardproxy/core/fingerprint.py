@@ -24,7 +24,7 @@ from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
 from guardproxy.core.pause import announced_ms
 from guardproxy.core.plan import shape
 from guardproxy.core.tally import failures
-from guardproxy.core.tools import DEFAULT_RULES, Rules, Tool, changes, only_looks, tool_of, waits
+from guardproxy.core.tools import DEFAULT_RULES, Rules, Tool, changes, glances, only_looks, tool_of, waits
 from guardproxy.core.volatile import sketch
 
 __all__ = [
@@ -82,6 +82,7 @@ _Called = tuple[Fp, Fp, Fp, int, Bearing, bool]
 _UNANSWERED = int(Flag.UNANSWERED)
 _ROUND_START, _INVALID, _THINK, _MUTATES = map(int, (Flag.ROUND_START, Flag.INVALID, Flag.THINK, Flag.MUTATES))
 _MEDIA, _VOID, _FAILED, _PENDING, _SILENT = map(int, (Flag.MEDIA, Flag.VOID, Flag.FAILED, Flag.PENDING, Flag.SILENT))
+_LOOKS = int(Flag.LOOKS)
 
 
 _Hasher = hashlib.blake2b
@@ -193,6 +194,8 @@ class Fingerprinter:
             flags |= _THINK
         if tool.mutates or (tool.shell and changes(arguments)):
             flags |= _MUTATES
+        elif tool.looks or (tool.shell and glances(arguments)):
+            flags |= _LOOKS
         if len(self._calls) >= self._memo_size:
             self._calls.clear()
         bears, paged = self._bearing(hasher, alike, arguments, tool)

@@ -193,6 +193,13 @@ _PARTS = re.compile(r"[;|&\n]+")
 _WRITING = re.compile(
     r"\b(?:insert\s+into|update\s+\S+\s+set|delete\s+from|drop|alter|create|truncate|replace\s+into|merge\s+into|grant)\b"
 )
+GLANCE = 240
+"""Characters of arguments up to which a plain look is looked for: it is short."""
+
+_GLANCE = re.compile(
+    r'"(?:cd [^;&|"\\]{1,80}&& ?)?(?:ls|tree|pwd|cat|head|tail|wc|stat|find|grep|rg|sed -n|git (?:status|diff|log|show))'
+    r'(?![^" ])(?![^"]*(?:[;&|>`$]|-delete|-exec|-i\b))'
+)
 LEAD = 128
 """Characters of arguments in which a pause has to begin: other arguments may stand before the command."""
 
@@ -227,6 +234,11 @@ def only_looks(arguments: str, tool: Tool) -> bool:
         return False
     parts = [part.split() for part in _PARTS.split(_ASIDE.sub(" ", command))]
     return all(_reads(words) for words in parts if words)  # an empty command changes nothing, too
+
+
+def glances(arguments: str) -> bool:
+    """Whether a shell's command is one plain look and nothing else; told in a microsecond, so that most are not."""
+    return len(arguments) <= GLANCE and _GLANCE.search(arguments) is not None
 
 
 def _reads(words: list[str]) -> bool:

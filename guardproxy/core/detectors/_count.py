@@ -17,6 +17,7 @@ from guardproxy.core.model import Flag, Fp, Kind, Step, Trail, Triple
 THINK, FAILED, VOID, PENDING = int(Flag.THINK), int(Flag.FAILED), int(Flag.VOID), int(Flag.PENDING)
 INVALID, MUTATES, ROUND_START = int(Flag.INVALID), int(Flag.MUTATES), int(Flag.ROUND_START)
 SILENT, LONG, NO_TOOL, MEDIA = int(Flag.SILENT), int(Flag.LONG), int(Flag.NO_TOOL), int(Flag.MEDIA)
+LOOKS = int(Flag.LOOKS)
 _SKIPPED = THINK | int(Flag.UNANSWERED) | int(Flag.CLEARED)
 
 NEVER = Triple(0, 0, 0)
@@ -223,11 +224,12 @@ def named(run: list[Round]) -> str:
     return ", ".join(dict.fromkeys(step.tool or "(no name)" for step in run[0].steps))
 
 
-def news(between: list[Round], earlier: list[Round]) -> Exemption | None:
+def news(between: list[Round], earlier: list[Round], *, look: bool = False) -> Exemption | None:
     """What happened between two occurrences of a pair, given all that lay before; None: nothing.
 
     News is a result never seen before from a call that changes something (a bare "ok" tells of one, too), or from a
     check that fails differently than it did. Fresh plain reads are none (DESIGN section 6, case B03 against B23).
+    `look`: the pair only shows something; a result never seen before of anything but a look is news for it, too.
     """
     seen = {pair for one in earlier for pair in one.pairs}
     known = {near for near, _ in seen}
@@ -236,5 +238,7 @@ def news(between: list[Round], earlier: list[Round]) -> Exemption | None:
     if any(has(step.flags, acts) for step in fresh):
         return Exemption.STATE_CHANGE
     if any(has(step.flags, FAILED) and step.near in known for step in fresh):
+        return Exemption.NEW_INFORMATION
+    if look and not all(has(step.flags, LOOKS) for step in fresh):
         return Exemption.NEW_INFORMATION
     return None
