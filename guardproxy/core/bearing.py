@@ -1,4 +1,4 @@
-"""What a step bears on, beside what it is: the range it read, a plan's shape, the words said with it, a report, a pause.
+"""What a step bears on, beside what it is: the range it read, a plan's shape, words said with it, a report, a pause.
 
 Most steps have nothing of it and share `NOTHING`. No content: fingerprints and numbers, as in a step itself.
 """

@@ -17,13 +17,12 @@ from xxhash import xxh3_128_digest
 from guardproxy.core import bearing, outcome
 from guardproxy.core.bearing import Bearing
 from guardproxy.core.canon import NOTHING, canonical
-from guardproxy.core.extent import Extent, asked, shortened
+from guardproxy.core.extent import asked, borne
 from guardproxy.core.fact import FLAGS, is_boundary, pack, stamp, unpack
 from guardproxy.core.mask import WHOLE, mask, result_text, without_digits
 from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
 from guardproxy.core.pause import announced_ms
 from guardproxy.core.plan import shape
-from guardproxy.core.tally import failures
 from guardproxy.core.tools import DEFAULT_RULES, Rules, Tool, changes, glances, only_looks, tool_of, waits
 from guardproxy.core.volatile import sketch
 
@@ -95,17 +94,6 @@ def _finish(hasher: _Hasher, text: str | bytes) -> Fp:
     return digest.digest()
 
 
-def _borne(bears: Bearing, told: str, *, failed: bool, paged: bool) -> Bearing:
-    """What a call bears on once its result is there: a failing check on its failures, a look on what it brought."""
-    if failed:
-        left = failures(told)
-        return Bearing(left=left, rest_ms=bears.rest_ms) if left >= 0 or bears.rest_ms else bearing.NOTHING
-    if bears.target == NO_FP or paged:
-        return bears
-    found = shortened(Extent("", bears.start, bears.stop), told.count("\n") + told.count("\\n") + 1)
-    return bearing.NOTHING if found is None else bears._replace(stop=found.stop)
-
-
 class Fingerprinter:
     """Makes steps. `key` is secret (at most 64 bytes), `memo_size` bounds the steps remembered per process."""
 
@@ -165,7 +153,7 @@ class Fingerprinter:
             if flags & _THINK and more & _FAILED and not self._tool(call[0])[0].shell:
                 flags &= ~_THINK  # a wait for something that never comes is evidence
             if more & _FAILED or bears is not bearing.NOTHING:
-                bears = _borne(bears, result[1], failed=bool(more & _FAILED), paged=paged)
+                bears = borne(bears, result[1], failed=bool(more & _FAILED), paged=paged)
         return flags | more, call[0].strip(), exact, near, masked, answer, masked_answer, signature, bears
 
     def _bearing(self, hasher: _Hasher, near: str, arguments: str, tool: Tool) -> tuple[Bearing, bool]:

@@ -197,7 +197,7 @@ GLANCE = 240
 """Characters of arguments up to which a plain look is looked for: it is short."""
 
 _GLANCE = re.compile(
-    r'"(?:cd [^;&|"\\]{1,80}&& ?)?(?:ls|tree|pwd|cat|head|tail|wc|stat|find|grep|rg|sed -n|git (?:status|diff|log|show))'
+    r'"(?:cd [^;&|"\\]{1,80}&& ?)?(?:ls|tree|pwd|cat|head|tail|wc|stat|date|which|find|grep|rg|sed -n|git (?:status|diff|log|show))'
     r'(?![^" ])(?![^"]*(?:[;&|>`$]|-delete|-exec|-i\b))'
 )
 LEAD = 128
@@ -222,7 +222,7 @@ def _command(arguments: str) -> str | None:
 
 def _listed(arguments: str) -> re.Match[str] | None:
     """The script of a command that is a list of words."""
-    return _SCRIPT.search(arguments, 0, COMMAND) if "sh\"," in arguments[:COMMAND] else None
+    return _SCRIPT.search(arguments, 0, COMMAND) if 'sh",' in arguments[:COMMAND] else None
 
 
 def only_looks(arguments: str, tool: Tool) -> bool:

@@ -106,9 +106,7 @@ def _judge(trail: Trail, past: list[Round], pair: Pair, places: list[int], setti
     return Finding("interleaved_repeat", count, triple, near, (near,), reason, at, 1, spared)
 
 
-def _since_news(
-    trail: Trail, past: list[Round], places: list[int], *, look: bool
-) -> tuple[int, Exemption | None]:
+def _since_news(trail: Trail, past: list[Round], places: list[int], *, look: bool) -> tuple[int, Exemption | None]:
     """The occurrences since the last news, and what the news was."""
     whole = list(rounds(trail))
     for number, (later, earlier) in enumerate(pairwise(places), start=1):
