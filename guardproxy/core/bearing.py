@@ -17,7 +17,7 @@ class Bearing(NamedTuple):
 
     `shape`: a plan's tool and the statuses of its items, without their words. `said`: the words of the assistant
     message that the step begins. `report`: what the agent told of its progress (order: `progress.FIELDS`). `left`: how
-    many failures a failing check told of; -1 = it told no number. `rest_ms`: how long the call says that it pauses.
+    many failures a check told of; -1 = it told nothing. `rest_ms`: how long the call says that it pauses.
     """
 
     target: bytes = NO_BYTES

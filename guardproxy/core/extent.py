@@ -12,7 +12,7 @@ import re
 from typing import NamedTuple
 
 from guardproxy.core.bearing import NO_BYTES, NOTHING, Bearing
-from guardproxy.core.tally import failures
+from guardproxy.core.tally import failures, passed
 from guardproxy.core.tools import Tool, only_looks
 
 LONGEST = 2_048
@@ -32,6 +32,10 @@ _SED = re.compile(r"\bsed -n ['\"\\]*(\d+)(?:,(\d+))?p['\"\\]*")
 _HEAD = re.compile(r"\bhead (?:-n ?|-)(\d+)\b")
 _TAIL = re.compile(r"\btail -n ?\+(\d+)\b")
 _AWK = re.compile(r"\bNR ?>=? ?(\d+) ?&& ?NR ?<=? ?(\d+)")
+
+
+GREEN = Bearing(left=0)
+"""A check that passed."""
 
 
 class Extent(NamedTuple):
@@ -97,7 +101,9 @@ def shortened(found: Extent, lines: int) -> Extent | None:
 
 
 def borne(bears: Bearing, told: str, *, failed: bool, paged: bool) -> Bearing:
-    """What a call bears on once its result is there: a failing check on its failures, a look on what it brought."""
+    """What a call bears on once its result is there: a check on its failures, a look on what it brought."""
+    if bears is NOTHING and not failed:
+        return GREEN if passed(told) else NOTHING
     if failed:
         left = failures(told)
         return Bearing(left=left, rest_ms=bears.rest_ms) if left >= 0 or bears.rest_ms else NOTHING

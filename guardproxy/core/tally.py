@@ -1,4 +1,4 @@
-"""How many failures a failing check tells of: whether it gets better is what shows progress.
+"""How many failures a check tells of: whether it gets better is what shows progress, and none is what is hoped for.
 
 Understood: "3 failed, 2 errors", "Failures: 1, Errors: 2", "3 tests failed", "FAILED (failures=2)". The last line that
 tells a number counts: runners sum up at the end.
@@ -15,6 +15,25 @@ _NUMBER = re.compile(
     r"(?<![\w.])(\d{1,7}) (?:(?:tests?|checks?|specs?|cases?|examples?) )?(?:failed|failing|failures?|errors?)\b"
     r"|\b(?:failed|failing|failures?|errors?)(?: ?= ?|: )(\d{1,7})\b"
 )
+
+
+LAST = 240
+"""Characters at the end of a result in which a success is told."""
+
+_PASSED = re.compile(
+    r"\b[1-9]\d{0,6} (?:tests? |checks? |specs? |examples? )?pass(?:ed|ing)\b|\ball (?:\d+ )?(?:tests?|checks?) pass(?:ed)?\b"
+    r"|\btest result: ok\b|^ok\s+\S+\s|^ok \(\d+ tests?\)|\bbuild success|\b(?:no|0) (?:issues|errors|problems)\b"
+    r"|\b0 fail(?:ed|ures)\b",
+    re.MULTILINE,
+)
+
+
+def passed(text: str) -> bool:
+    """Whether the result of a check that did not fail says that all is well: green tests, a clean build."""
+    end = text[-LAST:].lower()
+    if "pass" not in end and "ok" not in end and "succ" not in end and "no " not in end and "0 " not in end:
+        return False
+    return _PASSED.search(end) is not None
 
 
 def failures(text: str) -> int:

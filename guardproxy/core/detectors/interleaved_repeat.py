@@ -20,6 +20,7 @@ from guardproxy.core.detectors._count import (
     MUTATES,
     NEVER,
     PENDING,
+    SILENT,
     THINK,
     VOID,
     Pair,
@@ -46,7 +47,7 @@ class Settings:
     """Occurrences with news in between (case B23; healthy runs of the development set go up to five)."""
 
     looks: Triple = Triple(12, 0, 0)
-    """The same where what is repeated shows something and has not failed: a look after a change is a check."""
+    """The same where what is repeated only shows something, or says that all is well: what one does after a change."""
 
     gap: int = 6
     """Rounds from one occurrence to the next (case B21)."""
@@ -90,7 +91,7 @@ def _judge(trail: Trail, past: list[Round], pair: Pair, places: list[int], setti
     if len(places) < 3 or places[-1] == len(places) - 1:  # nothing lies between: `repeated_call`
         return None
     step = next(step for step in past[0].steps if step.pair == pair)
-    look = bool(has(step.flags, LOOKS)) and not has(step.flags, FAILED | VOID)
+    look = not has(step.flags, FAILED | VOID) and (bool(has(step.flags, LOOKS | SILENT)) or step.bearing.left == 0)
     (strong, because), everything = _since_news(trail, past, places, look=look), len(places)
     triple, count, spared = settings.triple, strong, None
     weak = settings.looks if look else settings.weak
