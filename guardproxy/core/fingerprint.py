@@ -153,7 +153,7 @@ class Fingerprinter:
             if flags & _THINK and more & _FAILED and not self._tool(call[0])[0].shell:
                 flags &= ~_THINK  # a wait for something that never comes is evidence
             if more & _FAILED or bears is not bearing.NOTHING or not flags & _LOOKS:
-                bears = borne(bears, result[1], failed=bool(more & _FAILED), paged=paged)
+                bears = borne(bears, strip_own(result[1]), failed=bool(more & _FAILED), paged=paged)
         return flags | more, call[0].strip(), exact, near, masked, answer, masked_answer, signature, bears
 
     def _bearing(self, hasher: _Hasher, near: str, arguments: str, tool: Tool) -> tuple[Bearing, bool]:

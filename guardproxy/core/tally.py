@@ -21,9 +21,9 @@ LAST = 240
 """Characters at the end of a result in which a success is told."""
 
 _PASSED = re.compile(
-    r"\b[1-9]\d{0,6} (?:tests? |checks? |specs? |examples? )?pass(?:ed|ing)\b|\ball (?:\d+ )?(?:tests?|checks?) pass(?:ed)?\b"
-    r"|\btest result: ok\b|^ok\s+\S+\s|^ok \(\d+ tests?\)|\bbuild success|\b(?:no|0) (?:issues|errors|problems)\b"
-    r"|\b0 fail(?:ed|ures)\b",
+    r"\b[1-9]\d{0,6} (?:tests? |checks? |specs? |examples? )?pass(?:ed|ing)\b"
+    r"|\ball (?:\d+ )?(?:tests?|checks?) pass(?:ed)?\b|\btest result: ok\b|^ok\s+\S+\s|^ok \(\d+ tests?\)"
+    r"|\bbuild success|\b(?:no|0) (?:issues|errors|problems)\b|\b0 fail(?:ed|ures)\b",
     re.MULTILINE,
 )
 

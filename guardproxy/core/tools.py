@@ -185,7 +185,7 @@ def changes(arguments: str) -> bool:
 
 
 _COMMAND = re.compile(r'"(?:command|cmd|script|code|input|bash_command)" ?: ?"((?:[^"\\]|\\.)*)"')
-_SCRIPT = re.compile(r'"(?:/\w+)*(?:ba|z|da)?sh", ?"-\w*c", ?"((?:[^"\\]|\\.)*)"')
+_SCRIPT = re.compile(r'"(?:[\w/]*/)?(?:ba|z|da)?sh", ?"-\w*c", ?"((?:[^"\\]|\\.)*)"')
 """A shell with its script, as in a list of words (Codex: `["bash", "-lc", "sed -n 1,40p a.py"]`)."""
 _FIRST_STRING = re.compile(r': ?"((?:[^"\\]|\\.)*)"')
 _ASIDE = re.compile(r"'[^']*'|\"[^\"]*\"|\\\\;|[0-9&]?>>?\s*(?:/dev/null|&[0-9])")
@@ -197,8 +197,9 @@ GLANCE = 240
 """Characters of arguments up to which a plain look is looked for: it is short."""
 
 _GLANCE = re.compile(
-    r'"(?:cd [^;&|"\\]{1,80}&& ?)?(?:ls|tree|pwd|cat|head|tail|wc|stat|date|which|find|grep|rg|sed -n|git (?:status|diff|log|show))'
-    r'(?![^" ])(?![^"]*(?:[;&|>`$]|-delete|-exec|-i\b))'
+    r'"(?:cd [^;&|"\\]{1,80}&& ?)?'
+    r"(?:ls|tree|pwd|cat|head|tail|wc|stat|date|which|find|grep|rg|sed -n|git (?:status|diff|log|show))"
+    r'(?![^" ])(?!(?:[^"\\]|\\.)*(?:[;&|>`$]|\\n|-delete|-exec|-i\b))'
 )
 LEAD = 128
 """Characters of arguments in which a pause has to begin: other arguments may stand before the command."""

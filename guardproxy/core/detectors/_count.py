@@ -257,17 +257,22 @@ def named(run: list[Round]) -> str:
     return ", ".join(dict.fromkeys(step.tool or "(no name)" for step in run[0].steps))
 
 
-def news(between: list[Round], earlier: list[Round], *, look: bool = False) -> Exemption | None:
+def news(between: list[Round], earlier: list[Round], wanted: Step, *, look: bool = False) -> Exemption | None:
     """What happened between two occurrences of a pair, given all that lay before; None: nothing.
 
     News is a result never seen before from a call that changes something (a bare "ok" tells of one, too), or from a
     check that fails differently than it did. Fresh plain reads are none (DESIGN section 6, case B03 against B23).
-    `look`: the pair only shows something; a result never seen before of anything but a look is news for it, too.
+    `wanted`: the pair's step. `look`: it only shows something, or says that all is well; a result never seen before of
+    anything but a look is news for it, too.
     """
     seen = {pair for one in earlier for pair in one.pairs}
     known = {near for near, _ in seen}
     acts = MUTATES | SILENT
     fresh = [step for one in between for step in one.steps if step.pair not in seen]
+    if has(wanted.flags, MUTATES):  # it is a try itself, and others that end like earlier ones are no news for it
+        told = {(step.tool, step.result) for one in earlier for step in one.steps}
+        bare = VOID | SILENT
+        fresh = [s for s in fresh if s.tool != wanted.tool or has(s.flags, bare) or (s.tool, s.result) not in told]
     if any(has(step.flags, acts) for step in fresh):
         return Exemption.STATE_CHANGE
     if any(has(step.flags, FAILED) and step.near in known for step in fresh):

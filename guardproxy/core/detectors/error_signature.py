@@ -2,9 +2,8 @@
 
 Sees: errors by their signature, without numbers and without what the call itself brought (an id, a quoted name, a
 line of code). A success of the tool in between ends the row; something else, alone and without a change, costs one.
-Looking through a list of names, no two of them equal
-but for numbers, is given more time than counting through ids. Cost: as many rounds as the row is long. Known false
-alarm: trying names one after the other until one exists.
+Looking through a list of names, no two of them equal but for numbers, is given more time than counting through ids.
+Cost: as many rounds as the row is long. Known false alarm: trying names one after the other until one exists.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     wanted = last.steps[-1]
     sign, tool = wanted.signature, wanted.tool
     run, strangers = row(rounds(trail), lambda one: any(s.signature == sign and s.tool == tool for s in one.steps))
-    if len(run) < 2 or len(members(run)) < 2:
+    if len(run) - strangers < 2 or len(members(run)) < 2:
         return None
     reason = f"{named(run)} failed {len(run)} times in a row in the same way with changing arguments"
     triple, spared, count, at = settings.triple, None, len(run) - strangers, evidence(run)

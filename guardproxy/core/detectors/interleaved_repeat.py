@@ -92,7 +92,7 @@ def _judge(trail: Trail, past: list[Round], pair: Pair, places: list[int], setti
         return None
     step = next(step for step in past[0].steps if step.pair == pair)
     look = not has(step.flags, FAILED | VOID) and (bool(has(step.flags, LOOKS | SILENT)) or step.bearing.left == 0)
-    (strong, because), everything = _since_news(trail, past, places, look=look), len(places)
+    (strong, because), everything = _since_news(trail, past, places, step, look=look), len(places)
     triple, count, spared = settings.triple, strong, None
     weak = settings.looks if look else settings.weak
     if weak.rung(everything) > settings.triple.rung(strong):
@@ -107,11 +107,13 @@ def _judge(trail: Trail, past: list[Round], pair: Pair, places: list[int], setti
     return Finding("interleaved_repeat", count, triple, near, (near,), reason, at, 1, spared)
 
 
-def _since_news(trail: Trail, past: list[Round], places: list[int], *, look: bool) -> tuple[int, Exemption | None]:
+def _since_news(
+    trail: Trail, past: list[Round], places: list[int], step: Step, *, look: bool
+) -> tuple[int, Exemption | None]:
     """The occurrences since the last news, and what the news was."""
     whole = list(rounds(trail))
     for number, (later, earlier) in enumerate(pairwise(places), start=1):
-        because = news(past[later + 1 : earlier], whole[earlier:], look=look)
+        because = news(past[later + 1 : earlier], whole[earlier:], step, look=look)
         if because is not None:
             return number, because
     return len(places), None

@@ -4,7 +4,8 @@ Sees: exact repeats and cosmetic variants, across messages, whatever text stands
 once, and a thought or a pause that stands alone many times. Leaves failed calls to `repeated_error`, "not ready"
 answers to `unchanged_poll`, malformed calls to `invalid_call`. Looks between which the agent itself pauses for a minute
 or more each time are a schedule ("check every five minutes"): that all is well is the news, and it is never ended.
-Cost: as many rounds as the streak is long. Known false alarm: a reader without a position whose pages happen to be equal.
+Cost: as many rounds as the streak is long. Known false alarm: a reader without a position whose pages happen to be
+equal.
 """
 
 from __future__ import annotations

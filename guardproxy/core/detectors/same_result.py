@@ -4,8 +4,8 @@ Sees: empty and "not found" answers in a row (different searches that cannot fin
 in the arguments differ, and equal informative answers in a long row. Calls that change something are left out: they
 acknowledge everything with the same words; so do bare successes (blank, "ok", "closed", "all checks passed") of calls
 that are not known to only look: that is a batch at work. A row of empty answers is never ended by this rule, since
-an audit may be right to find nothing. Something else in between, alone and without a change, costs one. Cost: as many rounds as the row is long. Known false alarm: a check of many
-places that is right to find the same everywhere.
+an audit may be right to find nothing. Something else in between, alone and without a change, costs one. Cost: as many
+rounds as the row is long. Known false alarm: a check of many places that is right to find the same everywhere.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
         return None
     wanted = last.steps[0]
     run, strangers = row(rounds(trail), lambda one: _tells(one) and _alike(one.steps[0], wanted))
-    if len(run) < 2 or len(members(run)) < 2:
+    if len(run) - strangers < 2 or len(members(run)) < 2:
         return None
     flags = wanted.flags
     triple = settings.informative
