@@ -152,7 +152,7 @@ class Fingerprinter:
             answer, masked_answer, signature, more = self._result(call, result)
             if flags & _THINK and more & _FAILED and not self._tool(call[0])[0].shell:
                 flags &= ~_THINK  # a wait for something that never comes is evidence
-            if more & _FAILED or bears is not bearing.NOTHING or not flags & _LOOKS:
+            if more & _FAILED or bears is not bearing.NOTHING or not flags & (_LOOKS | _MUTATES):
                 bears = borne(bears, strip_own(result[1]), failed=bool(more & _FAILED), paged=paged)
         return flags | more, call[0].strip(), exact, near, masked, answer, masked_answer, signature, bears
 

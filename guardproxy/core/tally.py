@@ -21,19 +21,27 @@ LAST = 240
 """Characters at the end of a result in which a success is told."""
 
 _PASSED = re.compile(
-    r"\b[1-9]\d{0,6} (?:tests? |checks? |specs? |examples? )?pass(?:ed|ing)\b"
-    r"|\ball (?:\d+ )?(?:tests?|checks?) pass(?:ed)?\b|\btest result: ok\b|^ok\s+\S+\s|^ok \(\d+ tests?\)"
-    r"|\bbuild success|\b(?:no|0) (?:issues|errors|problems)\b|\b0 fail(?:ed|ures)\b",
-    re.MULTILINE,
+    r"(?<!\d)[1-9]\d{0,6} (?:tests? |checks? |specs? |examples? )?pass(?:ed|ing)\b"
+    r"|all (?:\d{1,6} )?(?:tests?|checks?) pass(?:ed)?\b"
+)
+_CLEAN = (
+    "test result: ok",
+    "build success",
+    "no issues",
+    "no errors",
+    "no problems",
+    " 0 errors",
+    " 0 failed",
+    "\nok (",
 )
 
 
 def passed(text: str) -> bool:
     """Whether the result of a check that did not fail says that all is well: green tests, a clean build."""
-    end = text[-LAST:].lower()
-    if "pass" not in end and "ok" not in end and "succ" not in end and "no " not in end and "0 " not in end:
-        return False
-    return _PASSED.search(end) is not None
+    end = "\n" + text[-LAST:].lower()
+    if "pass" in end and _PASSED.search(end) is not None:
+        return True
+    return any(map(end.__contains__, _CLEAN)) or "\nok \t" in end or "\nok  " in end
 
 
 def failures(text: str) -> int:

@@ -34,6 +34,8 @@ def test_failures(text: str, count: int) -> None:
     ("text", "expected"),
     [
         ("==== 12 passed in 0.21s ====", True),
+        ("ok (12 tests)", True),
+        ("ok then", False),
         ("Tests: 0 failed, 6 passed, 6 total\nTime: 1s", True),
         ("ok  \texample.com/x\t0.42s\n", True),
         ("running 3 tests\ntest result: ok. 3 passed; 0 failed", True),
