@@ -17,13 +17,26 @@ from xxhash import xxh3_128_digest
 from guardproxy.core import bearing, outcome
 from guardproxy.core.bearing import Bearing
 from guardproxy.core.canon import NOTHING, canonical
+from guardproxy.core.envelope import opened
 from guardproxy.core.extent import asked, borne
 from guardproxy.core.fact import FLAGS, is_boundary, pack, stamp, unpack
+from guardproxy.core.hollow import hollow
 from guardproxy.core.mask import WHOLE, mask, result_text, without_digits
 from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
 from guardproxy.core.pause import announced_ms
 from guardproxy.core.plan import shape
-from guardproxy.core.tools import DEFAULT_RULES, Rules, Tool, changes, glances, only_looks, tool_of, waits
+from guardproxy.core.signature import signature_text
+from guardproxy.core.tools import (
+    DEFAULT_RULES,
+    Rules,
+    Tool,
+    changes,
+    glances,
+    only_looks,
+    replaces,
+    tool_of,
+    waits,
+)  # fmt: skip
 from guardproxy.core.volatile import sketch
 
 __all__ = [
@@ -177,7 +190,7 @@ class Fingerprinter:
         near = exact if alike is told else _finish(hasher, alike)
         masked = near if numberless is alike else _finish(hasher, numberless)
         flags = 0 if valid and name.strip() else _INVALID
-        pauses = waits(arguments) if tool.shell else ""
+        pauses = waits(arguments, tool) if tool.waits else ""
         if tool.think or pauses == "only":
             flags |= _THINK
         if tool.mutates or (tool.shell and changes(arguments)):
@@ -194,9 +207,19 @@ class Fingerprinter:
 
     def _result(self, call: Call, result: Message) -> tuple[Fp, Fp, Fp, int]:
         tool, hasher = self._tool(call[0])
-        text = result_text(strip_own(result[1]))
+        raw, told, reads = strip_own(result[1]), result[6], tool.reads
+        found = opened(raw)
+        if found is not None:
+            raw = found[0]
+            told = found.told() if told is None else told
+            reads = reads or (found[1] == 0 and only_looks(call[1], tool))
+        text = result_text(raw)
         inner = outcome.body(text)
-        flags = int(outcome.flags(inner, reads=tool.reads, told=result[6]))
+        empty = hollow(inner, call[1])
+        if empty is not None:
+            text = inner = empty
+            told = told or replaces(call[1], tool) or None  # what was to be replaced is not there
+        flags = int(outcome.flags(inner, reads=reads, told=told))
         if tool.failure_ok:
             flags &= ~_FAILED
         if result[5]:
@@ -204,9 +227,9 @@ class Fingerprinter:
             text = f"{text}\0{self.hash16(*result[5]).hex()}"
         elif not flags & (_FAILED | _PENDING):
             flags |= self._bare(inner, call[1], tool)
-        printed = _finish(self._results, text)
+        printed = _finish(self._results, f"{text}\0{found[1]}" if found is not None and found[1] else text)
         if flags & _FAILED:
-            signature = _finish(hasher, f"error\0{outcome.signature_text(inner, call[1])}")
+            signature = _finish(hasher, f"error\0{signature_text(inner, call[1])}")
             return printed, _finish(self._results, without_digits(inner[:4096])), signature, flags
         if flags & _VOID:
             return printed, _finish(self._results, without_digits(inner[:4096])), NO_FP, flags
@@ -215,7 +238,7 @@ class Fingerprinter:
 
     def _bare(self, inner: str, arguments: str, tool: Tool) -> int:
         """How a success is no evidence: it is bare, or the call itself has waited before it looked."""
-        if tool.shell and waits(arguments):
+        if tool.waits and waits(arguments, tool):
             return _PENDING
         silent = not only_looks(arguments, tool) if outcome.blank(inner) else outcome.affirmed(inner)
         return _SILENT if silent else 0

@@ -42,9 +42,17 @@ _MOMENT = re.compile(
     r"|[0-9]?:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?(?: ?[AP]M)?)"  # 10:00:00
 )
 _MINUTE = re.compile(r":(?<=[0-9]:)[0-9][0-9]")
-_UNIT = re.compile(r"s(?<=[0-9. m]s)(?:ec|\b)")
+_UNIT = re.compile(r"s(?<=[0-9. mµ]s)(?:ec|\b)")
 _LONG_UNIT = re.compile(r"mi(?<=[0-9. ]mi)(?:nutes|lliseconds)")
-_DURATION = re.compile(r"[0-9](?<![\w.][0-9])[0-9.]* ?(?:seconds|second|secs|sec|ms|s|milliseconds|minutes)\b")
+_DURATION = re.compile(
+    r"[0-9](?<![\w.][0-9])[0-9.]*(?:m[0-9]+\.[0-9]+)? ?"  # 0.12s, and 0m1.234s as a shell's `time`
+    r"(?:seconds|second|secs|sec|[mµ]s|s|milliseconds|minutes)\b"
+)
+_TIMED = re.compile(r"\)(?<=[0-9 mµ]s\))")
+_TIMED_SPAN = re.compile(r"(\((?:took )?)[0-9][0-9.]* ?[mµ]?s(?=\))")
+"""A duration in brackets, as test runners write it behind each test: unlike others it is known in the middle, too."""
+
+_CLIENT_PORT = re.compile(r":[0-9]{4,5}->")
 _TALLY = re.compile(
     r"(?i:\b(read|called|seen|shown|viewed|fetched|requested|accessed|queried|asked|opened|invoked|polled|try) #?[0-9]+"
     r" times?|\b(attempt|retry|(?:call|request|read|query|lookup|invocation|fetch) #) ?#?[0-9]+(?: times?)?"
@@ -71,14 +79,19 @@ _CJK_TOLD = re.compile(
     r"|第 ?[0-9]+ ?[次回](?:读取|调用|查看|访问|请求|查询|尝试|重试|目)?"
 )
 
+_CLOCKS = "elapsed duration took latency response_time execution_time processing_time query_time wall_time".split()
+_UNITS = "_ms _s _sec _secs _seconds _us _ns _millis _milliseconds _in_ms _in_seconds".split()
+_SPELLED = (
+    "ts timestamp time_stamp request_id message_id trace_id span_id run_id created_at updated_at receipt nonce etag "
+    "server_time last_accessed last_accessed_at accessed_at fetched_at retrieved_at queried_at generated_at checked_at "
+    "as_of request_time time_taken elapsed_time correlation_id invocation_id call_count access_count read_count "
+    "request_count requests_remaining calls_remaining remaining_calls remaining_requests rate_limit_remaining "
+    "ratelimit_remaining x-ratelimit-remaining pid ppid pgid process_id search_time".split()
+)
 VOLATILE_KEYS = frozenset(
-    "ts timestamp time_stamp request_id requestid message_id messageid trace_id traceid span_id spanid run_id runid "
-    "created_at createdat updated_at updatedat receipt nonce etag elapsed elapsed_ms duration duration_ms took "
-    "latency latency_ms server_time servertime last_accessed last_accessed_at accessed_at fetched_at retrieved_at "
-    "queried_at generated_at checked_at request_time response_time response_time_ms execution_time execution_time_ms "
-    "processing_time processing_time_ms query_time query_time_ms time_taken correlation_id correlationid "
-    "invocation_id call_count access_count read_count request_count requests_remaining calls_remaining "
-    "remaining_calls remaining_requests rate_limit_remaining ratelimit_remaining x-ratelimit-remaining".split()
+    spelled
+    for key in (*_SPELLED, *_CLOCKS, *[clock + unit for clock in _CLOCKS for unit in _UNITS])
+    for spelled in (key, key.replace("_", ""), key.replace("_", "-"))
 )
 """JSON keys (in lower case) that change with every answer and say nothing about what it holds."""
 
@@ -100,6 +113,8 @@ def _said(text: str) -> str:
             text = _DURATION.sub("~", text)
         else:
             text = _DURATION.sub("~", text[:SAID]) + text[SAID:-SAID] + _DURATION.sub("~", text[-SAID:])
+    if ")" in text and _TIMED.search(text) is not None:
+        text = _TIMED_SPAN.sub(r"\1~", text)
     end = text[-TOLD:].lower()
     if " time" in end or "attempt " in end or "retry " in end or "#" in end or "s left" in end or "s rem" in end:
         return text[:-TOLD] + _TALLY.sub(_untallied, text[-TOLD:])
@@ -113,7 +128,7 @@ def _untallied(tally: re.Match[str]) -> str:
 def _unlabelled(label: re.Match[str]) -> str:
     """`request id: 5f3a` as `request id: ~`, and so on; other ids say what the answer is about and stay."""
     before = label.string[max(0, label.start() - 13) : label.start()].lower()
-    if before[-1:] == "p" or before.rstrip("_- ").endswith(_LABELLED):
+    if before[-1:] == "p" or before[-2:] == "pg" or before.rstrip("_- ").endswith(_LABELLED):
         return f"{label.group()[:3]}~"
     return label.group()
 
@@ -130,6 +145,8 @@ def _edge(text: str) -> str:
         text = _IDENTITY.sub("~", text)
     if "-" in text:
         text = _without_uuids(text)
+        if timed and "->" in text:
+            text = _CLIENT_PORT.sub(":~->", text)
     if (timed or "=" in text) and (_ID.search(text) is not None or _UPPER_ID.search(text) is not None):
         text = _LABEL.sub(_unlabelled, text)
     return _SCRATCH.sub("~", text) if "/tmp/" in text else text  # noqa: S108  # a pattern, no file is made
@@ -214,9 +231,15 @@ def _hinted(text: str) -> bool:
     return "\\u" in text or not VOLATILE_KEYS.isdisjoint(text.lower().split('"'))
 
 
+def _plain(value: object) -> object:
+    """A JSON answer without what is volatile; of one that holds nothing else, such as a receipt, the keys stay."""
+    rest = settled(value)
+    return rest if rest or not isinstance(value, dict) else dict.fromkeys(value, "~")
+
+
 def result_text(text: str) -> str:
     """A tool's answer, ready for comparing. JSON loses its volatile keys; everything else is masked."""
     if text[:1] in "{[" and 1 < len(text) <= 2 * EDGE and _hinted(text):
         with suppress(ValueError, RecursionError):  # not JSON after all: compared as text
-            text = json.dumps(settled(json.loads(text)), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            text = json.dumps(_plain(json.loads(text)), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return mask(text).strip()

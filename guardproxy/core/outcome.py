@@ -8,15 +8,11 @@ they show may talk of errors (ai-dispatch#125). All patterns are in lower case a
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 from guardproxy.core.model import Flag
 
 EDGE = 600
 """Characters at each end of a result that are searched for signs of failure: status is at an edge."""
-
-REPORT = 2_400
-"""Characters of a test report that are searched and compared: its list of failures is at the front or the end."""
 
 _LABEL = re.compile(
     r"\s*(?:(?:output|result|stdout|response|observation)s?\s*[:=]\s*"
@@ -27,7 +23,9 @@ _LABEL = re.compile(
 _TRAILER = re.compile(r"(?:(?:\n|^)reward:\s*[\d.]*\d|</[\w-]+>)\s*$", re.IGNORECASE)
 
 _VOID = re.compile(
-    r"(?:\(?(?:no|none|null|nil|nothing|empty|0|zero)\b\)?|\(?[\w ]{1,30} (?:is|are) empty\b|\[\s*\]|\{\s*\}|-)"
+    r"(?!(?:no|0|zero) (?:[\w-]+ )?(?:errors?|issues?|problems?|warnings?|failures?|violations?|vulnerabilities)\b)"
+    r"(?:(?:found |returned |there (?:are|were|is) )?\(?(?:no|none|null|nil|nothing|empty|0|zero)\b\)?"
+    r"|\(?[\w ]{1,30} (?:is|are) empty\b|\[\s*\]|\{\s*\}|-)"
     r"(?:[ \w]*(?:results?|match(?:es)?|hits?|rows?|entries|records?|output|data|items?|files?|lines?|content|found|"
     r"set|stored)(?: (?:found|available|returned))?)?[.!)]*|(?:没有|无|未找到)[^\s]{0,12}"
 )
@@ -39,11 +37,13 @@ _PENDING = re.compile(
     rf"\b(?:still (?:{_ONGOING}|pending|queued)|in[ _-]progress|pending|(?:en)?queued|in (?:the )?queue|"
     r"not (?:yet )?(?:ready|finished|complete)|no new output|waiting for|running|containercreating|podinitializing)\b"
     rf"|(?:status|state|phase)\W{{1,4}}(?:{_ONGOING}|waiting|scheduled|submitted|accepted|not[ _-]started)\b"
-    rf"|^\W*{_ONGOING}(?:\W*$|\W*(?:\.\.\.|…))"
+    rf"|^\W*{_ONGOING}(?:\W*$|\W*(?:\.\.\.|…))|(?m: [-–—:|•] {_ONGOING}$)"
 )
-_BLANK = re.compile(r"\(?(?:none|null|nil|void|undefined|no (?:output|content)|\{\s*\}|-)\)?[.]?")
+_BLANK = re.compile(r"\(?(?:none|null|nil|void|undefined|empty|no (?:output|content)|\{\s*\}|-)\)?[.]?")
 _AFFIRMED = re.compile(
-    r"(?:(?:ok(?:ay)?|done|yes|true|sent|set|success|successful(?:ly)?|complete|(?:0|no) (?:errors?|issues))"
+    r"(?:(?:ok(?:ay)?|done|yes|true|sent|set|success|successful(?:ly)?|complete|healthy|alive|"
+    r"(?:http/\S+ )?(?:200|201|202|204)(?: ok)?|(?:found )?(?:0|no) (?:[\w-]+ )?"
+    r"(?:errors?|issues?|problems?|warnings?|failures?|violations?|vulnerabilities)(?: (?:were )?(?:found|detected))?)"
     r"|(?:all|\d+) (?:checks?|tests?|files?|good|ok|is well)(?: (?:checks?|tests?))?(?: ok| pass(?:ed)?| fine)?"
     r"|(?:build |tests? |check )?(?:ok|pass(?:ed)?|succe(?:ss|eded))"
     r"|(?:[\w./'`\"-]+ ){0,6}(?:success(?:ful(?:ly)?)?)(?: [\w./'`\"-]+){0,3}"
@@ -63,17 +63,31 @@ _FIRST = re.compile(
     r"\w*(?:error|exception)\b|http/?\S* ?[45]\d\d|[45]\d\d (?:[a-z]+|error)|"
     r"no replacement was performed|usage:|wrong\b|incorrect\b|test cases? did not pass|错误|失败|无法|不存在)"
 )
+_ABSENT = re.compile(r"(?:[\w ]{1,30}: )?\W{0,3}(?:[\w-]+ ){1,3}(?:not found\b|does(?: not|n't) exist)")
 _WITHIN = re.compile(
     r"\b(?:no such (?:file|table|column)|not found\b|does(?: not|n't) exist|not recognized|is not defined|"
     r"permission denied|unexpected (?:eof|token|end)|cannot open|invalid (?:option|argument|choice)|"
     r"[45]\d\d (?:service unavailable|too many requests|not found|internal server error|bad gateway))"
 )
+_NO_ERROR = re.compile(
+    r"\W{0,3}(?:errors?|err|exceptions?|failures?|failed)[\"']?\s*[:=]\s*[(\[{\"']*"
+    r"(?:none|null|nil|undefined|false|no|n/a|0|empty|-|[)\]}\"'](?=[)\]}\"']*\W*$))[)\]}\"']*\W*"
+)
+"""A field for errors that says that there is none."""
+
+_DATED = re.compile(
+    r"(?:(?:[\[(<]?~(?: ?utc)?[\])>]?|[\[(]?p(?:rocess ?)?id[ =:]{1,2}~[\])]?)(?:\[\d+\])?[\s,:|-]+)+(?=\S)",
+    re.IGNORECASE,
+)
+"""What a log puts in front of a line, masked: a time, the number of the process."""
+
 _BRACKETED = frozenset("[" + letter for letter in "abcdefghijklmnopqrstuvwxyz")
 _STATUS = re.compile(
-    r'"(?:is_?error|failed)"\s*:\s*true|"(?:success|ok)"\s*:\s*false|"(?:error|exception)"\s*:\s*(?:"[^"]|\{)|'
+    r'"(?:is_?error|failed)"\s*:\s*true|"(?:success|ok)"\s*:\s*false|"(?:error|exception)"\s*:\s*'
+    r'(?:"(?!(?:none|null|nil|no errors?|n/a|ok|success|-)?")|\{(?!\s*\}))|"errors"\s*:\s*\[\s*\{\s*"message"|'
     r'"status"\s*:\s*"(?:error|failed|failure)"|'
     r'"(?:detail|message)"\s*:\s*"(?:not found|unauthori|forbidden|internal server|invalid|error|failed)|'
-    r'"exit_?code"\s*:\s*-?[1-9]'
+    r'"(?:exit_?|return_?)code"\s*:\s*-?[1-9]'
 )
 _EXIT = re.compile(r"x(?<=ex)it(?:ed with)? (?:code|status):? -?[1-9]")
 _TAGGED = re.compile(r"<returncode>-?[1-9]|<error>|<tool_use_error>")
@@ -91,9 +105,8 @@ _NO_TOOL = re.compile(
     r"\W{0,3}(?:error: ?)?(?:(?:unknown|unavailable|no such|unregistered|nonexistent) (?:tool|function)\b"
     r"|(?:tool|function) \S+ (?:not found|does not exist|is not available))"
 )
-_WORDS = re.compile(r"[^\W\d_]{2,}")
-_QUOTED = re.compile(r"[\[(]?[\"'`\[]([^\"'`\]]{2,80})[\"'`\]]")
-
+_DATES = frozenset("~[(<pP")
+"""How a masked date or the number of a process begins."""
 
 _STARTS = frozenset("orstORST<\u017f")
 """How a label begins, space apart; the last is an s to a pattern that ignores case."""
@@ -111,7 +124,8 @@ def body(text: str) -> str:
     return text.rstrip()
 
 
-def _edges(text: str) -> str:
+def edges_of(text: str) -> str:
+    """The ends of a text, as far as they are searched."""
     return text if len(text) <= 2 * EDGE else f"{text[:EDGE]}\n{text[-EDGE:]}"
 
 
@@ -136,15 +150,18 @@ def reports(edges: str, low: str) -> bool:
 
 def failed(text: str, *, reads: bool) -> bool:
     """Whether the body of a result reports a failure. `reads`: the tool only shows things."""
-    edges = _edges(text)
+    dated = dated_to(text) if text[:1] in _DATES else 0
+    if dated and reads:
+        return False  # a log that is looked at
+    edges = edges_of(text[dated:] if dated else text)
     if reads and text[:1] not in "{[" and "<" not in edges and "x" not in edges and "X" not in edges:
-        return _FIRST.match(edges[:200].lower().split("\n", 1)[0]) is not None  # the rest needs one of these
+        return _errs(edges[:200].lower().split("\n", 1)[0])  # the rest needs one of these
     low = edges.lower()
     first = low[:200].split("\n", 1)[0]
     if low[:1] in "{[" and low[:2] not in _BRACKETED:
         if _STATUS.search(low) is not None:
             return True
-    elif _FIRST.match(first) is not None:
+    elif _errs(first):
         return True
     if "x" in low and _EXIT.search(low) is not None:
         return True
@@ -153,19 +170,33 @@ def failed(text: str, *, reads: bool) -> bool:
     return not reads and _fails_inside(edges, low, first)
 
 
+def dated_to(text: str) -> int:
+    """How many characters a log has put in front of the text."""
+    found = _DATED.match(text) if "~" in text[:24] else None
+    return 0 if found is None else found.end()
+
+
+def _errs(line: str) -> bool:
+    """Whether a line in lower case begins as an error does, and is not a field that says that there was none."""
+    if _FIRST.match(line) is not None:
+        return _NO_ERROR.fullmatch(line) is None
+    return ("not found" in line or "t exist" in line) and _ABSENT.match(line) is not None
+
+
 def _tagged(low: str) -> bool:
     """Whether a tag says so: a return code anywhere, the others where the whole text is tags."""
     return (low[0] == "<" or "<returncode>" in low) and _TAGGED.search(low) is not None
 
 
-def _raised(text: str) -> str:
+def raised(text: str) -> str:
     """The last line that names an exception as a program prints it: a dotted name alone in front of the colon."""
     line = ""
     for named in _RAISED.finditer(text):
         begun = text.rfind("\n", 0, named.start()) + 1
         if not (text[begun : named.start()].strip(" \t\r").replace(".", "").replace("_", "") or "E").isalnum():
             continue
-        line = text[begun:].split("\n", 1)[0]
+        told = text[begun:].split("\n", 1)[0]
+        line = line if _NO_ERROR.fullmatch(told.lower()) else told
     return line
 
 
@@ -175,7 +206,7 @@ def _fails_inside(edges: str, low: str, first: str) -> bool:
     tail = edges[-EDGE:]
     erring = "error" in low
     named = "E" in tail and ((erring and "Error" in tail) or "Exception" in tail)
-    if (named or ("I" in tail and "Interrupt" in tail)) and _raised(tail):
+    if (named or ("I" in tail and "Interrupt" in tail)) and raised(tail):
         return True
     last = low[-200:].rsplit("\n", 1)[-1]
     doubted = "not " in last or "wrong" in last or "incorrect" in last or "again" in last or "mismatch" in last
@@ -231,49 +262,3 @@ def blank(text: str) -> bool:
 def affirmed(text: str) -> bool:
     """Whether a result's body only says that it was done, or that all is well."""
     return len(text) <= 100 and "\n" not in text and _AFFIRMED.fullmatch(text.lower()) is not None
-
-
-_VALUES = re.compile(r'(?<=")[^"\\\n]{4,400}(?=")')
-"""Strings of a call's arguments as they stand in its JSON, without escapes: long enough to be no common word."""
-
-
-@lru_cache(maxsize=256)
-def _vocabulary(arguments: str) -> frozenset[str]:
-    return frozenset(word for word in _WORDS.findall(arguments.casefold()) if len(word) > 3)
-
-
-def _before_echo(line: str, arguments: str) -> str:
-    """The line up to the first quotation of what the call itself said: what follows only elaborates on it."""
-    for quoted in _QUOTED.finditer(line):
-        if quoted.start() >= 6 and quoted.group(1) in arguments:
-            return line[: quoted.start()]
-    return line
-
-
-def _without_values(line: str, arguments: str) -> str:
-    """The line without the values of the call that it repeats as they are: addresses, paths, names."""
-    for value in sorted(set(_VALUES.findall(arguments)), key=len, reverse=True):
-        if value in line:
-            line = line.replace(value, " ")
-    return line
-
-
-def _decisive(text: str) -> str:
-    return _raised(text[-REPORT:]) or text[:EDGE].split("\n", 1)[0]
-
-
-def signature_text(text: str, arguments: str) -> str:
-    """What kind of error a failed result reports: its decisive line in words, without those the call itself brought.
-
-    A test report keeps its counts and all of its text, since fewer failures are progress; an exception is its last
-    line; anything else its first line up to 20 words, and nothing after it has quoted the call's own arguments.
-    """
-    edges = _edges(text)
-    if len(text) > 120 and reports(edges, edges.lower()):
-        return text[:REPORT]
-    said = arguments[:4096]
-    line = _before_echo(_decisive(text)[:400], said)
-    echoed = _vocabulary(said)
-    line = _without_values(line, said)
-    words = [word for word in _WORDS.findall(line.casefold()) if word not in echoed]
-    return " ".join(words[:20]) or line

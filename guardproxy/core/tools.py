@@ -81,10 +81,10 @@ def _patterns(name: str, patterns: tuple[str, ...]) -> None:
 
 DEFAULT_RULES = Rules()
 
-_THINKING = ("think", "think_*", "*thinking*", "calculat*", "reflect")
-_WAITING = ("wait", "wait_*", "sleep", "sleep_*", "pause", "*_wait_for", "*_wait_for_*", "*_wait", "waitfor*")
+_THINKING = ("think", "think_*", "*thinking*", "calculat*", "wait", "wait_*", "sleep", "reflect")
 _SEGMENT = re.compile(r"__|[./:]")
-"""What stands between a server and the tool's own name (`mcp__browser__wait_for`, `browser.wait`)."""
+"""What stands between a server and the tool's own name (`mcp__browser__wait`, `browser.wait`)."""
+_PAUSING = ("*wait*", "*sleep*", "*pause*", "*delay*")
 _CHANGING = (
     "*edit*", "*write*", "*create*", "*update*", "*delete*", "*insert*", "*replace*", "*patch*", "*send*",
     "*book*", "*cancel*", "*modify*", "*install*", "*move*", "*rename*", "*commit*", "*push*", "*remove*", "set_*",
@@ -111,6 +111,9 @@ class Tool:
     looks: bool = False
     queries: bool = False
     failure_ok: bool = False
+    waits: bool = False
+    """Whether it may wait: a shell, and what does so where it is given nothing but a time."""
+
     shaped: bool = False
     """Whether any of what follows says something."""
 
@@ -136,10 +139,10 @@ def tool_of(name: str, rules: Rules) -> Tool:
         mutates = not shell and _any(name, _CHANGING)
     reads = read_only or (not mutates and not shell and _any(name, _READING))
     looks = reads or (not mutates and not shell and _any(name, _LOOKING))
-    own = _SEGMENT.split(name)[-1]
-    think = _any(name, rules.think_like) or (not said and (_any(name, _THINKING) or _any(own, _THINKING + _WAITING)))
+    think = _any(name, rules.think_like) or (not said and _any(_SEGMENT.split(name)[-1], _THINKING))
     queries = not read_only and _any(name, _QUERYING)
-    made = Tool(think, mutates, shell, reads, looks, queries, _any(name, rules.failure_ok))
+    pauses = shell or (not (said or think) and _any(name, _PAUSING))
+    made = Tool(think, mutates, shell, reads, looks, queries, _any(name, rules.failure_ok), pauses)
     return _with_arguments(made, name, rules)
 
 
@@ -184,9 +187,15 @@ def changes(arguments: str) -> bool:
     return (b"sed" in words and b"-i" in words) or ".write(" in part or "write_text" in part
 
 
+def replaces(arguments: str, tool: Tool) -> bool:
+    """Whether a call changes a part of something, which must be there for that: no match is a failure."""
+    return tool.mutates or (tool.shell and '"str_replace"' in arguments[:COMMAND])
+
+
 _COMMAND = re.compile(r'"(?:command|cmd|script|code|input|bash_command)" ?: ?"((?:[^"\\]|\\.)*)"')
-_SCRIPT = re.compile(r'"(?:[\w/]*/)?(?:ba|z|da)?sh", ?"-\w*c", ?"((?:[^"\\]|\\.)*)"')
-"""A shell with its script, as in a list of words (Codex: `["bash", "-lc", "sed -n 1,40p a.py"]`)."""
+_ARGV = re.compile(r'"(?:command|cmd|argv|args)" ?: ?\[ ?((?:"(?:[^"\\]|\\.)*"(?: ?, ?)?)+)')
+_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_INNER = re.compile(r"(?:\S*/)?(?:ba|z|da|k)?sh -\w*c ")
 _FIRST_STRING = re.compile(r': ?"((?:[^"\\]|\\.)*)"')
 _ASIDE = re.compile(r"'[^']*'|\"[^\"]*\"|\\\\;|[0-9&]?>>?\s*(?:/dev/null|&[0-9])")
 _PARTS = re.compile(r"[;|&\n]+")
@@ -201,10 +210,8 @@ _GLANCE = re.compile(
     r"(?:ls|tree|pwd|cat|head|tail|wc|stat|date|which|find|grep|rg|sed -n|git (?:status|diff|log|show))"
     r'(?![^" ])(?!(?:[^"\\]|\\.)*(?:[;&|>`$]|\\n|-delete|-exec|-i\b))'
 )
-LEAD = 128
-"""Characters of arguments in which a pause has to begin: other arguments may stand before the command."""
-
 _SLEEP = re.compile(r"\s*sleep +[\d.]+[smh]?\s*(?P<more>[;&\n]|$)")
+_TIME_ALONE = re.compile(r'\s*\{\s*"\w+"\s*:\s*"?\d+(?:\.\d+)?(?: ?m?s)?"?\s*\}\s*')
 _READERS = frozenset(
     "cd ls cat grep egrep fgrep zgrep rg ag ack find fd locate head tail less more wc sort uniq cut awk sed tr column "
     "tree stat file which whereis type pwd du df ps env printenv echo printf diff cmp comm jq yq strings nl xxd "
@@ -215,15 +222,17 @@ _SAFE_GIT = frozenset("status log show diff grep ls-files ls-tree blame rev-pars
 
 def _command(arguments: str) -> str | None:
     """The command that a shell's arguments hold, as text, without what makes it JSON; None: it holds none."""
-    found = _COMMAND.search(arguments, 0, COMMAND) or _listed(arguments) or _FIRST_STRING.search(arguments, 0, COMMAND)
-    if found is None:
-        return None
-    return found.group(1).replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
+    found = _COMMAND.search(arguments, 0, COMMAND)
+    if found is None and (listed := _ARGV.search(arguments, 0, COMMAND)) is not None:
+        words = " ".join(_WORD.findall(listed[1]))  # as Codex sends it: a shell and what it is to run, word for word
+        inner = _INNER.match(words)
+        return _unescaped(words[inner.end() :] if inner else words)
+    found = found or _FIRST_STRING.search(arguments, 0, COMMAND)
+    return None if found is None else _unescaped(found.group(1))
 
 
-def _listed(arguments: str) -> re.Match[str] | None:
-    """The script of a command that is a list of words."""
-    return _SCRIPT.search(arguments, 0, COMMAND) if 'sh",' in arguments[:COMMAND] else None
+def _unescaped(text: str) -> str:
+    return text.replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
 
 
 def only_looks(arguments: str, tool: Tool) -> bool:
@@ -251,9 +260,11 @@ def _reads(words: list[str]) -> bool:
     return words[0].lower() in _READERS and _READERS.issuperset(inner) and "-delete" not in words
 
 
-def waits(arguments: str) -> str:
-    """What a shell command that begins with a pause is: "only" a pause, "first" one and then a look, or neither."""
-    if "sleep" not in arguments[:LEAD]:
+def waits(arguments: str, tool: Tool) -> str:
+    """What a call that begins with a pause is: "only" a pause, "first" one and then a look, or neither."""
+    if not tool.shell:
+        return "only" if tool.waits and _TIME_ALONE.fullmatch(arguments) is not None else ""
+    if "sleep" not in arguments[:COMMAND]:
         return ""
     slept = _SLEEP.match(_command(arguments) or "")
     return "" if slept is None else "first" if slept["more"] else "only"

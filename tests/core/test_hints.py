@@ -56,24 +56,31 @@ def masked(text: str) -> str:
         (text,) if len(text) <= 2 * mask.SAID else (text[: mask.SAID], text[mask.SAID : -mask.SAID], text[-mask.SAID :])
     )
     last = mask._DURATION.sub("~", ends[-1])
-    last = last[: -mask.TOLD] + mask._TALLY.sub(mask._untallied, last[-mask.TOLD :])
     text = "".join((mask._DURATION.sub("~", ends[0]), ends[1], last)) if len(ends) > 1 else last
+    text = mask._TIMED_SPAN.sub(r"\1~", text)
+    text = text[: -mask.TOLD] + mask._TALLY.sub(mask._untallied, text[-mask.TOLD :])
     text = mask._without_uuids(mask._IDENTITY.sub("~", text))
+    text = mask._CLIENT_PORT.sub(":~->", text)
     return mask._SCRATCH.sub("~", mask._LABEL.sub(mask._unlabelled, text))
 
 
 def failed(text: str, *, reads: bool) -> bool:
     """`outcome.failed` with every pattern tried."""
-    edges = outcome._edges(text)
+    dated = outcome._DATED.match(text)
+    if dated and reads:
+        return False
+    edges = outcome.edges_of(text[dated.end() :] if dated else text)
     low = edges.lower()
     first, last, tail = low[:200].split("\n", 1)[0], low[-200:].rsplit("\n", 1)[-1], edges[-outcome.EDGE :]
     structured = low[:1] in "{[" and low[:2] not in outcome._BRACKETED
-    if (outcome._STATUS.search(low) if structured else outcome._FIRST.match(first)) or outcome._EXIT.search(low):
+    begun = outcome._FIRST.match(first)
+    erring = not outcome._NO_ERROR.fullmatch(first) if begun else outcome._ABSENT.match(first)
+    if (outcome._STATUS.search(low) if structured else erring) or outcome._EXIT.search(low):
         return True
     if (low[:1] == "<" or "<returncode>" in low) and outcome._TAGGED.search(low):
         return True
     within = len(edges) <= 2 * outcome.EDGE and outcome._WITHIN.search(first)
-    inside = within or outcome._raised(tail) or outcome._VERDICT.search(last) or outcome.reports(edges, low)
+    inside = within or outcome.raised(tail) or outcome._VERDICT.search(last) or outcome.reports(edges, low)
     return not reads and bool(inside)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from guardproxy.core.mask import EDGE, WHOLE, mask, result_text, settled, without_digits
+from guardproxy.core.model import Flag
 from tests.core.steps import step
 
 
@@ -15,6 +16,23 @@ from tests.core.steps import step
         ("10:00:00 ok", "23:59:01 ok"),
         ("3 passed in 0.12s", "3 passed in 12.50s"),
         ("took 12 ms", "took 9 ms"),
+        ("body\n(took 292ms)", "body\n(took 31ms)"),
+        ("body\nreal 1.234s", "body\nreal 0.020s"),
+        ("body\n\nreal\t0m1.234s\nuser\t0m0.003s", "body\n\nreal\t0m0.999s\nuser\t0m0.103s"),
+        ("took 3.5 µs", "took 12 µs"),
+        (f"{'a' * 400}--- FAIL: x (0.04s)\n{'b' * 400}", f"{'a' * 400}--- FAIL: x (0.11s)\n{'b' * 400}"),
+        (f"{'a' * 400}renders (12 ms)\n{'b' * 400}", f"{'a' * 400}renders (9 ms)\n{'b' * 400}"),
+        ("[12:03:44] ok", "[12:03:59] ok"),
+        ("2026-01-31 10:00:00,123 INFO up", "2026-02-01 11:00:00,001 INFO up"),
+        ("pid=4711 up", "pid=12 up"),
+        ("Process Group PGID: 17738", "Process Group PGID: 99"),
+        ("read tcp 10.0.0.1:54321->10.0.0.2:443: timeout", "read tcp 10.0.0.1:41002->10.0.0.2:443: timeout"),
+        ('{"a":1,"took_ms":541}', '{"a":1,"took_ms":9}'),
+        ('{"a":1,"elapsedMs":541}', '{"a":1,"elapsedMs":9}'),
+        ('{"a":1,"elapsed_seconds":5.41}', '{"a":1,"elapsed_seconds":9}'),
+        ('{"a":1,"duration_seconds":5.41}', '{"a":1,"duration_seconds":9}'),
+        ('{"a":1,"response_time":5.41}', '{"a":1,"response_time":9}'),
+        ('{"a":1,"pid":541}', '{"a":1,"pid":9}'),
         ("Wall time: 0.3 seconds\nhi", "Wall time: 1.25 seconds\nhi"),
         ("Chunk ID: 5f3a2b\nhi", "Chunk ID: 77aa01\nhi"),
         ("at 0x7f3a2b1c", "at 0x55d0c0de"),
@@ -50,6 +68,10 @@ def test_results_that_differ_only_in_what_changes_by_itself(one: str, other: str
         ("3 failed", "2 failed"),
         ("step 3/9", "step 4/9"),
         ("50 %", "51 %"),
+        ("listening on port 8080", "listening on port 8081"),
+        (f"{'a' * 400}in (4 items){'b' * 400}", f"{'a' * 400}in (5 items){'b' * 400}"),
+        ("10.0.0.1:54321->10.0.0.2:443", "10.0.0.1:54321->10.0.0.2:444"),
+        ('{"a":1,"took_place":541}', '{"a":1,"took_place":9}'),
         ("line 12: x", "line 13: x"),
         ("user id: 12 is blocked", "user id: 13 is blocked"),
         ('{"id":"a"}', '{"id":"b"}'),
@@ -80,6 +102,11 @@ def test_of_a_very_long_text_a_hash_stands_for_the_middle() -> None:
 def test_volatile_keys_are_dropped_at_any_depth() -> None:
     assert settled([{"ts": 1, "a": {"Timestamp": 2, "b": [3]}}]) == [{"a": {"b": [3]}}]
     assert result_text('{"a":1,"request_id":"x"}') == '{"a":1}'
+
+
+def test_an_answer_that_is_nothing_but_volatile_is_not_empty() -> None:
+    assert result_text('{"pid": 12}') == result_text('{"pid": 4711}') == '{"pid":"~"}'
+    assert not step("start", "{}", '{"pid": 12}').flags & Flag.VOID
 
 
 def test_digits_are_dropped() -> None:

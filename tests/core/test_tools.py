@@ -36,8 +36,7 @@ def test_commands_that_change_something(command: str, *, expected: bool) -> None
         ("sequentialthinking", True, False, False, False),
         ("calculate", True, False, False, False),
         ("wait", True, False, False, False),
-        ("browser_wait_for", True, False, False, False),
-        ("mcp__playwright__browser_wait_for", True, False, False, False),
+        ("browser_wait_for", False, False, False, False),  # it waits where a time is all that it is told
         ("mcp__x__wait", True, False, False, False),
         ("browser.wait", True, False, False, False),
         ("x/sleep", True, False, False, False),
@@ -82,6 +81,9 @@ def test_kinds(name: str, *, think: bool, mutates: bool, shell: bool, reads: boo
         ("bash", '{"command":"npx tsc"}', False),
         ("bash", '{"command":"ls; make"}', False),
         ("bash", '{"command":""}', True),
+        ("shell", '{"command": ["bash", "-lc", "cat a | head"], "workdir": "/w"}', True),
+        ("shell", '{"workdir": "/w", "command": ["bash", "-lc", "make"]}', False),
+        ("shell", '{"command": ["ls", "-la"]}', True),
         ("bash", '{"n":1}', False),
     ],
 )
@@ -105,11 +107,29 @@ def test_calls_that_only_look(name: str, arguments: str, *, expected: bool) -> N
         ('{"command":["/bin/sh","-c","sleep 5; date"]}', "first"),
         ('{"command":["echo","sleep 5"]}', ""),
         ('{"command":"ls; sleep 5"}', ""),
+        ('{"command": ["bash", "-lc", "sleep 30"], "workdir": "/w"}', "only"),
+        ('{"workdir": "/w", "command": ["/bin/sh", "-c", "sleep 30; ls"]}', "first"),
+        ('{"command": ["sleep", "30"]}', "only"),
+        ('{"workdir": "/srv/a/folder/whose/name/is/rather/long/as/they/are", "command": "sleep 30"}', "only"),
         ("{}", ""),
     ],
 )
 def test_commands_that_wait(arguments: str, expected: str) -> None:
-    assert waits(arguments) == expected
+    assert waits(arguments, tool_of("bash", DEFAULT_RULES)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("browser_wait_for", '{"time": 2}', "only"),
+        ("mcp__x__sleep_for", '{"seconds": "1.5"}', "only"),
+        ("browser_wait_for", '{"text": "ready", "timeout": 2}', ""),
+        ("browser_wait_for", '{"text": "ready"}', ""),
+        ("get_page", '{"page": 2}', ""),
+    ],
+)
+def test_tools_that_wait(name: str, arguments: str, expected: str) -> None:
+    assert waits(arguments, tool_of(name, DEFAULT_RULES)) == expected
 
 
 @pytest.mark.parametrize(
