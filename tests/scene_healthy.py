@@ -63,6 +63,15 @@ def _polls(t: Thresholds) -> list[Scene]:
             differs="every other look counts, as the log says: the eighth count is the fifteenth look",
         ),
         Scene(
+            "B20 a person wants to be told every five minutes that it is well",
+            [
+                move
+                for _ in range(14)
+                for move in (act("sh", {"cmd": "curl -s localhost/health"}, "healthy"), _wait(300))
+            ],
+            spared={every_other(repeat.nudge): "long.pauses"},
+        ),
+        Scene(
             "B22 build status",
             [
                 *(act("build_status", {"id": 3}, f"step {k}/9 running") for k in range(1, 10)),
@@ -121,6 +130,10 @@ def _get(pause_ms: int, result: str = GONE) -> Move:
     return act("get", {"url": "https://example.test/u"}, result, pause_ms=pause_ms)
 
 
+def _wait(seconds: int) -> Move:
+    return act("sh", {"cmd": f"sleep {seconds}"}, "", pause_ms=1_000)
+
+
 def _retries(t: Thresholds) -> list[Scene]:
     error = t("repeated_error")
     growing = error.later(1, 1, 2)
@@ -133,6 +146,14 @@ def _retries(t: Thresholds) -> list[Scene]:
             "repeated_error",
             {growing.nudge: "service is up"},
             spared={error.nudge: "growing.pauses"},
+        ),
+        Scene(
+            "near B26: the agent itself waits longer each time, which earns twice what the time between two tries does",
+            [move for wait in (5, 15, 45, 120, 300, 300) for move in (_get(1_000), _wait(wait))],
+            error.later(2, 2, 4).ladder(every_other, upto=11),
+            "repeated_error",
+            {every_other(error.later(2, 2, 4).nudge): "service is up"},
+            spared={every_other(error.nudge): "growing.pauses"},
         ),
         Scene(
             "B26 once a second",

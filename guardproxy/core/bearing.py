@@ -1,4 +1,4 @@
-"""What a step bears on, beside what it is: the range it read, the shape of a plan, the words said with it, a report.
+"""What a step bears on, beside what it is: the range it read, a plan's shape, words said with it, a report, a pause.
 
 Most steps have nothing of it and share `NOTHING`. No content: fingerprints and numbers, as in a step itself.
 """
@@ -17,7 +17,7 @@ class Bearing(NamedTuple):
 
     `shape`: a plan's tool and the statuses of its items, without their words. `said`: the words of the assistant
     message that the step begins. `report`: what the agent told of its progress (order: `progress.FIELDS`). `left`: how
-    many failures a failing check told of; -1 = it told no number.
+    many failures a check told of; -1 = it told nothing. `rest_ms`: how long the call says that it pauses.
     """
 
     target: bytes = NO_BYTES
@@ -27,6 +27,7 @@ class Bearing(NamedTuple):
     said: bytes = NO_BYTES
     report: tuple[int, ...] = ()
     left: int = -1
+    rest_ms: int = 0
 
 
 NOTHING = Bearing()

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from guardproxy.core.bearing import NO_BYTES, NOTHING, Bearing
+from guardproxy.core.tally import failures, passed
 from guardproxy.core.tools import Tool, only_looks
 
 LONGEST = 2_048
@@ -30,6 +32,10 @@ _SED = re.compile(r"\bsed -n ['\"\\]*(\d+)(?:,(\d+))?p['\"\\]*")
 _HEAD = re.compile(r"\bhead (?:-n ?|-)(\d+)\b")
 _TAIL = re.compile(r"\btail -n ?\+(\d+)\b")
 _AWK = re.compile(r"\bNR ?>=? ?(\d+) ?&& ?NR ?<=? ?(\d+)")
+
+
+GREEN = Bearing(left=0)
+"""A check that passed."""
 
 
 class Extent(NamedTuple):
@@ -94,6 +100,19 @@ def shortened(found: Extent, lines: int) -> Extent | None:
     return found._replace(stop=stop) if found.start < stop else None
 
 
+def borne(bears: Bearing, told: str, *, failed: bool, paged: bool) -> Bearing:
+    """What a call bears on once its result is there: a check on its failures, a look on what it brought."""
+    if bears is NOTHING and not failed:
+        return GREEN if passed(told) else NOTHING
+    if failed:
+        left = failures(told)
+        return Bearing(left=left, rest_ms=bears.rest_ms) if left >= 0 or bears.rest_ms else NOTHING
+    if bears.target == NO_BYTES or paged:
+        return bears
+    found = shortened(Extent("", bears.start, bears.stop), told.count("\n") + told.count("\\n") + 1)
+    return NOTHING if found is None else bears._replace(stop=found.stop)
+
+
 def _shell(near: str, arguments: str, tool: Tool) -> Extent | None:
     """The range of a command that does nothing but look; one with several ranges has none."""
     if not ("sed" in near or "head" in near or "tail" in near or "NR" in near):
@@ -101,8 +120,10 @@ def _shell(near: str, arguments: str, tool: Tool) -> Extent | None:
     ranges = [*(_SED.finditer(near) if "sed" in near else ()), *(_AWK.finditer(near) if "NR" in near else ())]
     heads = list(_HEAD.finditer(near)) if "head" in near else []
     tails = list(_TAIL.finditer(near)) if "tail" in near else []
-    several = len(ranges) + max(len(heads), len(tails)) != 1
-    if several or not only_looks(arguments, tool):
+    parts = len(ranges) + max(len(heads), len(tails))
+    if not parts:
+        return _viewed(near)  # a path with such a word in it
+    if parts > 1 or not only_looks(arguments, tool):
         return None
     if ranges:
         (one,) = ranges

@@ -18,8 +18,15 @@ from guardproxy.core.view import RoundFact
 TOOL_NAME = 128
 """Bytes of a tool's name that a fact keeps."""
 
-FLAGS = tuple(Flag(number) for number in range(1 << len(Flag)))
-"""Every combination, made once: making one costs as much as a hash."""
+
+class _Flags(dict[int, Flag]):
+    def __missing__(self, number: int) -> Flag:
+        made = self[number] = Flag(number)
+        return made
+
+
+FLAGS = _Flags()
+"""Every combination that was met, made once: making one costs as much as a hash, and most are never met."""
 
 _HEAD = struct.Struct("<BBHQIBBB")
 _STAMP = struct.Struct("<QI")
@@ -28,7 +35,8 @@ _VERSION = 2
 _KINDS = tuple(Kind)
 _BOUNDARY = bytes((_VERSION, Kind.BOUNDARY))
 _EXTENT, _REPORT, _LEFT = struct.Struct("<16sQQ"), struct.Struct("<5I"), struct.Struct("<I")
-_PARTS = (_EXTENT.size, 16, 16, _REPORT.size, _LEFT.size)
+_REST = _LEFT
+_PARTS = (_EXTENT.size, 16, 16, _REPORT.size, _LEFT.size, _REST.size)
 _SIZES = tuple(sum(size for bit, size in enumerate(_PARTS) if also >> bit & 1) for also in range(1 << len(_PARTS)))
 _FAR = 1 << 62
 
@@ -75,6 +83,9 @@ def _pack(bearing: Bearing) -> tuple[int, bytes]:
     if bearing.left >= 0:
         also |= 16
         parts.append(_LEFT.pack(bearing.left))
+    if bearing.rest_ms:
+        also |= 32
+        parts.append(_REST.pack(bearing.rest_ms))
     return also, b"".join(parts)
 
 
@@ -104,14 +115,14 @@ def unpack(fact: bytes) -> Step:
             prints.insert(bit, prints[bit - 1] if bit in (1, 2, 4) else NO_FP)
     call, near, masked, result, masked_result, signature = prints
     name = fact[_HEAD.size : at].decode("utf-8", "replace")
-    known = FLAGS[flags] if flags < len(FLAGS) else Flag(flags)
     bearing = _unpack(also, fact, end) if also else NOTHING
     kept = _KINDS[kind]
-    return Step(kept, name, call, near, masked, result, masked_result, signature, known, at_ms, place, bearing)
+    known_as = FLAGS[flags]
+    return Step(kept, name, call, near, masked, result, masked_result, signature, known_as, at_ms, place, bearing)
 
 
 def _unpack(also: int, fact: bytes, at: int) -> Bearing:
-    target, start, stop, shape, said, report, left = NOTHING.target, 0, 0, NO_FP, NO_FP, (), -1
+    target, start, stop, shape, said, report, left, rest = NOTHING.target, 0, 0, NO_FP, NO_FP, (), -1, 0
     if also & 1:
         target, start, stop = _EXTENT.unpack_from(fact, at)
         at += _EXTENT.size
@@ -122,8 +133,10 @@ def _unpack(also: int, fact: bytes, at: int) -> Bearing:
     if also & 8:
         report, at = _REPORT.unpack_from(fact, at), at + _REPORT.size
     if also & 16:
-        (left,) = _LEFT.unpack_from(fact, at)
-    return Bearing(target, start, stop, shape, said, report, left)
+        (left,), at = _LEFT.unpack_from(fact, at), at + _LEFT.size
+    if also & 32:
+        (rest,) = _REST.unpack_from(fact, at)
+    return Bearing(target, start, stop, shape, said, report, left, rest)
 
 
 def reported(rounds: tuple[RoundFact, ...], report: Sequence[int]) -> tuple[RoundFact, ...]:

@@ -18,16 +18,26 @@ from guardproxy.core import bearing, outcome
 from guardproxy.core.bearing import Bearing
 from guardproxy.core.canon import NOTHING, canonical
 from guardproxy.core.envelope import opened
-from guardproxy.core.extent import Extent, asked, shortened
+from guardproxy.core.extent import asked, borne
 from guardproxy.core.fact import FLAGS, is_boundary, pack, stamp, unpack
 from guardproxy.core.hollow import hollow
 from guardproxy.core.mask import WHOLE, mask, result_text, without_digits
 from guardproxy.core.memo import Memo
 from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
+from guardproxy.core.pause import announced_ms
 from guardproxy.core.plan import shape
 from guardproxy.core.signature import signature_text
-from guardproxy.core.tally import failures
-from guardproxy.core.tools import DEFAULT_RULES, Rules, Tool, changes, only_looks, replaces, tool_of, waits
+from guardproxy.core.tools import (
+    DEFAULT_RULES,
+    Rules,
+    Tool,
+    changes,
+    glances,
+    only_looks,
+    replaces,
+    tool_of,
+    waits,
+)  # fmt: skip
 from guardproxy.core.volatile import sketch
 
 __all__ = [
@@ -92,6 +102,7 @@ _Called = tuple[Fp, Fp, Fp, int, Bearing, bool]
 _UNANSWERED = int(Flag.UNANSWERED)
 _ROUND_START, _INVALID, _THINK, _MUTATES = map(int, (Flag.ROUND_START, Flag.INVALID, Flag.THINK, Flag.MUTATES))
 _MEDIA, _VOID, _FAILED, _PENDING, _SILENT = map(int, (Flag.MEDIA, Flag.VOID, Flag.FAILED, Flag.PENDING, Flag.SILENT))
+_LOOKS = int(Flag.LOOKS)
 
 
 _Hasher = hashlib.blake2b
@@ -102,17 +113,6 @@ def _finish(hasher: _Hasher, text: str | bytes) -> Fp:
     digest = hasher.copy()
     digest.update(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
     return digest.digest()
-
-
-def _borne(bears: Bearing, told: str, *, failed: bool, paged: bool) -> Bearing:
-    """What a call bears on once its result is there: a failing check on its failures, a look on what it brought."""
-    if failed:
-        left = failures(told)
-        return Bearing(left=left) if left >= 0 else bearing.NOTHING
-    if bears.target == NO_FP or paged:
-        return bears
-    found = shortened(Extent("", bears.start, bears.stop), told.count("\n") + told.count("\\n") + 1)
-    return bearing.NOTHING if found is None else bears._replace(stop=found.stop)
 
 
 class Fingerprinter:
@@ -165,8 +165,10 @@ class Fingerprinter:
             bears = bearing.NOTHING
         else:
             answer, masked_answer, signature, more = self._result(call, result)
-            if more & _FAILED or bears is not bearing.NOTHING:
-                bears = _borne(bears, result[1], failed=bool(more & _FAILED), paged=paged)
+            if flags & _THINK and more & _FAILED and not self._tool(call[0])[0].shell:
+                flags &= ~_THINK  # a wait for something that never comes is evidence
+            if more & _FAILED or bears is not bearing.NOTHING or not flags & (_LOOKS | _MUTATES):
+                bears = borne(bears, strip_own(result[1]), failed=bool(more & _FAILED), paged=paged)
         return flags | more, call[0].strip(), exact, near, masked, answer, masked_answer, signature, bears
 
     def _bearing(self, hasher: _Hasher, near: str, arguments: str, tool: Tool) -> tuple[Bearing, bool]:
@@ -190,11 +192,17 @@ class Fingerprinter:
         near = exact if alike is told else _finish(hasher, alike)
         masked = near if numberless is alike else _finish(hasher, numberless)
         flags = 0 if valid and name.strip() else _INVALID
-        if tool.think or (tool.waits and waits(arguments, tool) == "only"):
+        pauses = waits(arguments, tool) if tool.waits else ""
+        if tool.think or pauses == "only":
             flags |= _THINK
         if tool.mutates or (tool.shell and changes(arguments)):
             flags |= _MUTATES
-        return self._calls.keep(known, (exact, near, masked, flags, *self._bearing(hasher, alike, arguments, tool)))
+        elif tool.looks or (tool.shell and glances(arguments)):
+            flags |= _LOOKS
+        bears, paged = self._bearing(hasher, alike, arguments, tool)
+        if (pauses or tool.think) and (rest_ms := announced_ms(arguments, shell=bool(pauses))):
+            bears = bears._replace(rest_ms=rest_ms)
+        return self._calls.keep(known, (exact, near, masked, flags, bears, paged))
 
     def _result(self, call: Call, result: Message) -> tuple[Fp, Fp, Fp, int]:
         tool, hasher = self._tool(call[0])

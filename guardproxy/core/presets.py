@@ -35,7 +35,7 @@ PRESETS: Mapping[str, Preset] = {
             "context_overflow": {"triple": Triple(3, 0, 6)},
             "cycle": {"triple": Triple(2, 3, 4)},
             "error_signature": {"triple": Triple(4, 5, 6), "listing": Triple(4, 6, 9)},
-            "interleaved_repeat": {"triple": Triple(3, 4, 6), "weak": Triple(6, 9, 0)},
+            "interleaved_repeat": {"triple": Triple(3, 4, 6), "weak": Triple(6, 9, 0), "looks": Triple(10, 0, 0)},
             "invalid_call": {"triple": Triple(2, 3, 4)},
             "monologue": {
                 "same_text": Triple(2, 3, 4),
@@ -48,6 +48,7 @@ PRESETS: Mapping[str, Preset] = {
                 "triple": Triple(3, 4, 5),
                 "batch": Triple(2, 3, 4),
                 "thoughts": Triple(6, 9, 16),
+                "scheduled": Triple(24, 0, 0),
             },
             "repeated_error": {"triple": Triple(3, 4, 5)},
             "reread_range": {"triple": Triple(5, 7, 9)},
@@ -70,7 +71,7 @@ PRESETS: Mapping[str, Preset] = {
             "context_overflow": {"triple": Triple(6, 0, 12)},
             "cycle": {"triple": Triple(4, 6, 8)},
             "error_signature": {"triple": Triple(6, 8, 12), "listing": Triple(6, 10, 16)},
-            "interleaved_repeat": {"triple": Triple(6, 8, 12), "weak": Triple(9, 0, 0)},
+            "interleaved_repeat": {"triple": Triple(6, 8, 12), "weak": Triple(9, 0, 0), "looks": Triple(18, 0, 0)},
             "invalid_call": {"triple": Triple(4, 6, 9)},
             "monologue": {
                 "same_text": Triple(3, 4, 6),
@@ -83,6 +84,7 @@ PRESETS: Mapping[str, Preset] = {
                 "triple": Triple(4, 6, 9),
                 "batch": Triple(4, 6, 8),
                 "thoughts": Triple(12, 18, 30),
+                "scheduled": Triple(32, 0, 0),
             },
             "repeated_error": {"triple": Triple(4, 6, 9)},
             "reread_range": {"triple": Triple(9, 14, 20)},

@@ -1,4 +1,4 @@
-"""How many failures a failing check tells of: whether it gets better is what shows progress.
+"""How many failures a check tells of: whether it gets better is what shows progress, and none is what is hoped for.
 
 Understood: "3 failed, 2 errors", "Failures: 1, Errors: 2", "3 tests failed", "FAILED (failures=2)". The last line that
 tells a number counts: runners sum up at the end.
@@ -15,6 +15,33 @@ _NUMBER = re.compile(
     r"(?<![\w.])(\d{1,7}) (?:(?:tests?|checks?|specs?|cases?|examples?) )?(?:failed|failing|failures?|errors?)\b"
     r"|\b(?:failed|failing|failures?|errors?)(?: ?= ?|: )(\d{1,7})\b"
 )
+
+
+LAST = 240
+"""Characters at the end of a result in which a success is told."""
+
+_PASSED = re.compile(
+    r"(?<!\d)[1-9]\d{0,6} (?:tests? |checks? |specs? |examples? )?pass(?:ed|ing)\b"
+    r"|all (?:\d{1,6} )?(?:tests?|checks?) pass(?:ed)?\b"
+)
+_CLEAN = (
+    "test result: ok",
+    "build success",
+    "no issues",
+    "no errors",
+    "no problems",
+    " 0 errors",
+    " 0 failed",
+    "\nok (",
+)
+
+
+def passed(text: str) -> bool:
+    """Whether the result of a check that did not fail says that all is well: green tests, a clean build."""
+    end = "\n" + text[-LAST:].lower()
+    if "pass" in end and _PASSED.search(end) is not None:
+        return True
+    return any(map(end.__contains__, _CLEAN)) or "\nok \t" in end or "\nok  " in end
 
 
 def failures(text: str) -> int:

@@ -82,6 +82,8 @@ def _patterns(name: str, patterns: tuple[str, ...]) -> None:
 DEFAULT_RULES = Rules()
 
 _THINKING = ("think", "think_*", "*thinking*", "calculat*", "wait", "wait_*", "sleep", "reflect")
+_SEGMENT = re.compile(r"__|[./:]")
+"""What stands between a server and the tool's own name (`mcp__browser__wait`, `browser.wait`)."""
 _PAUSING = ("*wait*", "*sleep*", "*pause*", "*delay*")
 _CHANGING = (
     "*edit*", "*write*", "*create*", "*update*", "*delete*", "*insert*", "*replace*", "*patch*", "*send*",
@@ -137,7 +139,7 @@ def tool_of(name: str, rules: Rules) -> Tool:
         mutates = not shell and _any(name, _CHANGING)
     reads = read_only or (not mutates and not shell and _any(name, _READING))
     looks = reads or (not mutates and not shell and _any(name, _LOOKING))
-    think = _any(name, rules.think_like) or (not said and _any(name, _THINKING))
+    think = _any(name, rules.think_like) or (not said and _any(_SEGMENT.split(name)[-1], _THINKING))
     queries = not read_only and _any(name, _QUERYING)
     pauses = shell or (not (said or think) and _any(name, _PAUSING))
     made = Tool(think, mutates, shell, reads, looks, queries, _any(name, rules.failure_ok), pauses)
@@ -200,6 +202,14 @@ _PARTS = re.compile(r"[;|&\n]+")
 _WRITING = re.compile(
     r"\b(?:insert\s+into|update\s+\S+\s+set|delete\s+from|drop|alter|create|truncate|replace\s+into|merge\s+into|grant)\b"
 )
+GLANCE = 240
+"""Characters of arguments up to which a plain look is looked for: it is short."""
+
+_GLANCE = re.compile(
+    r'"(?:cd [^;&|"\\]{1,80}&& ?)?'
+    r"(?:ls|tree|pwd|cat|head|tail|wc|stat|date|which|find|grep|rg|sed -n|git (?:status|diff|log|show))"
+    r'(?![^" ])(?!(?:[^"\\]|\\.)*(?:[;&|>`$]|\\n|-delete|-exec|-i\b))'
+)
 _SLEEP = re.compile(r"\s*sleep +[\d.]+[smh]?\s*(?P<more>[;&\n]|$)")
 _TIME_ALONE = re.compile(r'\s*\{\s*"\w+"\s*:\s*"?\d+(?:\.\d+)?(?: ?m?s)?"?\s*\}\s*')
 _READERS = frozenset(
@@ -234,6 +244,11 @@ def only_looks(arguments: str, tool: Tool) -> bool:
         return False
     parts = [part.split() for part in _PARTS.split(_ASIDE.sub(" ", command))]
     return all(_reads(words) for words in parts if words)  # an empty command changes nothing, too
+
+
+def glances(arguments: str) -> bool:
+    """Whether a shell's command is one plain look and nothing else; told in a microsecond, so that most are not."""
+    return len(arguments) <= GLANCE and _GLANCE.search(arguments) is not None
 
 
 def _reads(words: list[str]) -> bool:

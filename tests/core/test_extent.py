@@ -94,6 +94,9 @@ def test_parts_of_one_thing(one: dict[str, object], other: dict[str, object], eq
     [
         ("search", {"q": "x", "offset": 50, "limit": 50}, True),
         ("str_replace_based_edit_tool", {"command": "view", "path": "a", "view_range": [1, 9]}, True),
+        ("str_replace_editor", {"command": "view", "path": "a/header.py", "view_range": [1, 9]}, True),
+        ("shell", {"command": ["bash", "-lc", "sed -n '1,9p' a.py"], "workdir": "/app"}, True),
+        ("shell", {"command": ["bash", "-lc", "sed -n '1,9p' a.py > b.py"], "workdir": "/app"}, False),
         ("str_replace_editor", {"command": "view", "path": "a", "view_range": [1, 9]}, True),
         ("str_replace_based_edit_tool", {"command": "insert", "path": "a", "insert_line": 9}, False),
         ("edit_lines", {"path": "a", "start_line": 1, "end_line": 9}, False),  # changes

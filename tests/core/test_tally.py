@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from guardproxy.core.tally import EDGE, failures
+from guardproxy.core.tally import EDGE, LAST, failures, passed
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,28 @@ from guardproxy.core.tally import EDGE, failures
 )
 def test_failures(text: str, count: int) -> None:
     assert failures(text) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("==== 12 passed in 0.21s ====", True),
+        ("ok (12 tests)", True),
+        ("ok then", False),
+        ("Tests: 0 failed, 6 passed, 6 total\nTime: 1s", True),
+        ("ok  \texample.com/x\t0.42s\n", True),
+        ("running 3 tests\ntest result: ok. 3 passed; 0 failed", True),
+        ("OK (12 tests)", True),
+        ("BUILD SUCCESSFUL in 3s", True),
+        ("Success: no issues found in 12 source files", True),
+        ("All 12 tests passed", True),
+        ("0 passed", False),
+        ("token refreshed", False),
+        ("accuracy 0.83", False),
+        ("there is no book on it", False),
+        ("12 passed" + "x" * LAST, False),
+        ("", False),
+    ],
+)
+def test_passed(text: str, *, expected: bool) -> None:
+    assert passed(text) is expected

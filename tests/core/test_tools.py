@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from guardproxy.core.tools import DEFAULT_RULES, Rules, changes, only_looks, tool_of, waits
+from guardproxy.core.tools import DEFAULT_RULES, Rules, changes, glances, only_looks, tool_of, waits
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,14 @@ def test_commands_that_change_something(command: str, *, expected: bool) -> None
         ("think", True, False, False, False),
         ("sequentialthinking", True, False, False, False),
         ("calculate", True, False, False, False),
+        ("wait", True, False, False, False),
+        ("browser_wait_for", False, False, False, False),  # it waits where a time is all that it is told
+        ("mcp__x__wait", True, False, False, False),
+        ("browser.wait", True, False, False, False),
+        ("x/sleep", True, False, False, False),
+        ("mcp__think__list", False, False, False, False),
+        ("await_reply", False, False, False, False),
+        ("waiter", False, False, False, False),
         ("edit_file", False, True, False, False),
         ("book_reservation", False, True, False, False),
         ("bash", False, False, True, False),
@@ -67,6 +75,8 @@ def test_kinds(name: str, *, think: bool, mutates: bool, shell: bool, reads: boo
         ("bash", '{"command":"find . | xargs rm"}', False),
         ("bash", '{"command":"find . -exec touchit {} +"}', False),
         ("bash", '{"command":"git log -3"}', True),
+        ("shell", '{"command":["bash","-lc","sed -n 1,40p a.py"],"workdir":"/app"}', True),
+        ("shell", '{"command":["bash","-lc","rm a.py"],"workdir":"/app"}', False),
         ("bash", '{"command":"git gc"}', False),
         ("bash", '{"command":"npx tsc"}', False),
         ("bash", '{"command":"ls; make"}', False),
@@ -89,6 +99,13 @@ def test_calls_that_only_look(name: str, arguments: str, *, expected: bool) -> N
         ('{"command":"sleep 60 && squeue"}', "first"),
         ('{"command":"sleep 5; tail log"}', "first"),
         ('{"command":"sleepy 5"}', ""),
+        ('{"command":["bash","-lc","sleep 5"],"workdir":"/app"}', "only"),
+        (
+            '{"workdir":"/srv/a-rather-long-name/of/a/folder/in/which/it/runs","command":["bash","-lc","sleep 5"]}',
+            "only",
+        ),
+        ('{"command":["/bin/sh","-c","sleep 5; date"]}', "first"),
+        ('{"command":["echo","sleep 5"]}', ""),
         ('{"command":"ls; sleep 5"}', ""),
         ('{"command": ["bash", "-lc", "sleep 30"], "workdir": "/w"}', "only"),
         ('{"workdir": "/w", "command": ["/bin/sh", "-c", "sleep 30; ls"]}', "first"),
@@ -161,3 +178,28 @@ def test_a_tool_that_is_said_to_look_looks() -> None:
 def test_rules_that_cannot_be_meant(rules: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"^{next(iter(rules))}"):
         Rules(**rules)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("ls", True),
+        ("ls -la src", True),
+        ("cd /app && ls", True),
+        ("cat a.py", True),
+        ('cat \\"a.py\\"', True),
+        ("git status", True),
+        ("lsof", False),
+        ("cat a.py | python", False),
+        ('cat \\"a.py\\" && python x', False),
+        ("ls\\npython x", False),
+        ("find . -delete", False),
+        ("sed -i s/a/b/ f", False),
+        ("git commit", False),
+        ("pytest -q", False),
+        ("cat a > b", False),
+        ("ls " + "x" * 300, False),
+    ],
+)
+def test_plain_looks(command: str, *, expected: bool) -> None:
+    assert glances(f'{{"command":"{command}"}}') is expected

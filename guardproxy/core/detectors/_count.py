@@ -7,16 +7,26 @@ come and results that the client cleared are left out; replies without a call ch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from guardproxy.core.exemption import Exemption
-from guardproxy.core.model import Flag, Fp, Kind, Step, Trail
+from guardproxy.core.model import Flag, Fp, Kind, Step, Trail, Triple
+from guardproxy.core.tools import DEFAULT_RULES, tool_of
 
 THINK, FAILED, VOID, PENDING = int(Flag.THINK), int(Flag.FAILED), int(Flag.VOID), int(Flag.PENDING)
 INVALID, MUTATES, ROUND_START = int(Flag.INVALID), int(Flag.MUTATES), int(Flag.ROUND_START)
 SILENT, LONG, NO_TOOL, MEDIA = int(Flag.SILENT), int(Flag.LONG), int(Flag.NO_TOOL), int(Flag.MEDIA)
+LOOKS = int(Flag.LOOKS)
 _SKIPPED = THINK | int(Flag.UNANSWERED) | int(Flag.CLEARED)
+
+NEVER = Triple(0, 0, 0)
+"""What is told and never spoken of."""
+
+SCHEDULE_MS = 60_000
+"""Announced pauses between equal looks from which they are a schedule: those who watch something wait for minutes."""
 
 Pair = tuple[Fp, Fp]
 Key = Pair | frozenset[Pair]
@@ -26,12 +36,16 @@ has = int.__and__
 
 
 class Round(NamedTuple):
-    """One assistant message: its distinct steps, their ordinals, and how many more were the same."""
+    """One assistant message: its distinct steps, their ordinals, and how many more were the same.
+
+    `rest_ms`: how long the agent said that it pauses between this round and the next one.
+    """
 
     steps: tuple[Step, ...]
     at: tuple[int, ...]
     twins: int
     key: Key
+    rest_ms: int = 0
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -100,7 +114,7 @@ def _read(trail: Trail) -> Iterator[Round]:
     ordinal = trail.first + len(trail.steps)
     if not trail.steps or trail.steps[-1].kind is not Kind.CALL:
         return
-    begun = False
+    begun, rest, before = False, 0, 0
     for step in reversed(trail.steps):
         ordinal -= 1
         if step.kind is not Kind.CALL:
@@ -108,14 +122,19 @@ def _read(trail: Trail) -> Iterator[Round]:
         flags = step.flags
         if not has(flags, _SKIPPED):
             held.append((ordinal, step))
+            before += step.bearing.rest_ms  # it paused and then looked
+        else:
+            rest += step.bearing.rest_ms
         if has(flags, ROUND_START):
             if held:
-                yield _round(held)
+                yield _round(held, rest)
+                rest = 0
             elif not begun:
                 return
             held, begun = [], True
+            rest, before = rest + before, 0
     if held:
-        yield _round(held)
+        yield _round(held, rest)
 
 
 _now = _Past(Trail(()))
@@ -130,16 +149,16 @@ def _past(trail: Trail) -> _Past:
     return past
 
 
-def _round(held: list[tuple[int, Step]]) -> Round:
+def _round(held: list[tuple[int, Step]], rest: int) -> Round:
     if len(held) == 1:
         at, step = held[0]
-        return Round((step,), (at,), 0, step.pair)
+        return Round((step,), (at,), 0, step.pair, rest)
     distinct: dict[Pair, tuple[int, Step]] = {}
     for at, step in reversed(held):
         distinct.setdefault(step.pair, (at, step))
     chosen = [distinct[pair] for pair in sorted(distinct)]
     key: Key = frozenset(distinct) if len(distinct) > 1 else next(iter(distinct))
-    return Round(tuple(s for _, s in chosen), tuple(at for at, _ in chosen), len(held) - len(chosen), key)
+    return Round(tuple(s for _, s in chosen), tuple(at for at, _ in chosen), len(held) - len(chosen), key, rest)
 
 
 def recurs(trail: Trail, least: int) -> bool:
@@ -159,6 +178,37 @@ def _recurring(trail: Trail) -> int:
             break
     every = [step.near for step in trail.steps]
     return sum(map(every.count, nears))
+
+
+def row(found: Iterator[Round], belongs: Callable[[Round], bool]) -> tuple[list[Round], int]:
+    """The newest round and those before it that belong to it, and how many strangers stand between them.
+
+    A stranger stands alone, changes nothing, and has nothing to do with the row: `date` between two failing guesses.
+    """
+    run: list[Round] = []
+    strangers, passed = 0, False
+    for one in found:
+        if belongs(one):
+            strangers, passed = strangers + passed, False
+            run.append(one)
+        elif passed or not run or not all(_strange(step, run[0].steps[0].tool) for step in one.steps):
+            break
+        else:
+            passed = True
+    return run, strangers
+
+
+def _strange(step: Step, tool: str) -> bool:
+    """Whether a step is no news for a row of the tool: another one's that changes nothing, or a shell's plain look."""
+    if has(step.flags, MUTATES):
+        return False
+    return step.tool != tool or (bool(has(step.flags, LOOKS)) and not has(step.flags, FAILED) and _runs(tool))
+
+
+@lru_cache(maxsize=256)
+def _runs(tool: str) -> bool:
+    """Whether it is a shell by its name: one tool for many ends."""
+    return tool_of(tool.strip().casefold(), DEFAULT_RULES).shell
 
 
 def streak(found: Iterator[Round]) -> list[Round]:
@@ -181,6 +231,17 @@ def in_row(found: Iterator[Round]) -> list[Round]:
     return run
 
 
+def announced(past: list[Round], places: Sequence[int]) -> list[int]:
+    """What the agent said that it pauses (ms) between rounds at these places, newest first."""
+    return [sum([one.rest_ms for one in past[newer + 1 : older + 1]]) for newer, older in pairwise(places)]
+
+
+def scheduled(past: list[Round], places: Sequence[int]) -> bool:
+    """Whether the agent paused for SCHEDULE_MS or more between all of them, of its own will: checks by a clock."""
+    rests = announced(past, places)
+    return bool(rests) and min(rests) >= SCHEDULE_MS
+
+
 def members(run: list[Round]) -> tuple[Fp, ...]:
     """The near actions of the rounds, each once, oldest first."""
     return tuple(dict.fromkeys(step.near for one in reversed(run) for step in one.steps))
@@ -196,18 +257,26 @@ def named(run: list[Round]) -> str:
     return ", ".join(dict.fromkeys(step.tool or "(no name)" for step in run[0].steps))
 
 
-def news(between: list[Round], earlier: list[Round]) -> Exemption | None:
+def news(between: list[Round], earlier: list[Round], wanted: Step, *, look: bool = False) -> Exemption | None:
     """What happened between two occurrences of a pair, given all that lay before; None: nothing.
 
     News is a result never seen before from a call that changes something (a bare "ok" tells of one, too), or from a
     check that fails differently than it did. Fresh plain reads are none (DESIGN section 6, case B03 against B23).
+    `wanted`: the pair's step. `look`: it only shows something, or says that all is well; a result never seen before of
+    anything but a look is news for it, too.
     """
     seen = {pair for one in earlier for pair in one.pairs}
     known = {near for near, _ in seen}
     acts = MUTATES | SILENT
     fresh = [step for one in between for step in one.steps if step.pair not in seen]
+    if has(wanted.flags, MUTATES):  # it is a try itself, and others that end like earlier ones are no news for it
+        told = {(step.tool, step.result) for one in earlier for step in one.steps}
+        bare = VOID | SILENT
+        fresh = [s for s in fresh if s.tool != wanted.tool or has(s.flags, bare) or (s.tool, s.result) not in told]
     if any(has(step.flags, acts) for step in fresh):
         return Exemption.STATE_CHANGE
     if any(has(step.flags, FAILED) and step.near in known for step in fresh):
+        return Exemption.NEW_INFORMATION
+    if look and not all(has(step.flags, LOOKS) for step in fresh):
         return Exemption.NEW_INFORMATION
     return None

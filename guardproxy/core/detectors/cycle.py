@@ -2,7 +2,8 @@
 
 Sees: A B A B A B, A B C A B C A B C and so on, with results equal on all sides; parallel calls count as one place in
 the cycle. Cost: one look at each of the last few rounds per period; most turns end at the first comparison. Known
-false alarm: none on the development set; the same steps with changing results are no cycle.
+false alarm: none on the development set; the same steps with changing results are no cycle, and a round of checks with
+a pause of minutes after each, which the agent announces, is a schedule.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from guardproxy.core.detectors._count import PENDING, evidence, members, named, recurs, rounds
+from guardproxy.core.detectors._count import NEVER, PENDING, evidence, members, named, recurs, rounds, scheduled
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Trail, Triple
 
@@ -42,8 +43,10 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
         run = past[: laps * period]
         reason = f"the same {period} steps ({named(lap[::-1])}, …) {laps} times in a circle with the same results"
         nears = members(lap)
-        unit = sum(len(one.steps) for one in lap)
-        return Finding("cycle", laps, settings.triple, min(nears), nears, reason, evidence(run), unit)
+        unit, triple, spared = sum(len(one.steps) for one in lap), settings.triple, None
+        if scheduled(past, range(0, laps * period, period)):
+            triple, spared = NEVER, Spared(Exemption.LONG_PAUSES, "cycle", laps, evidence(run))
+        return Finding("cycle", laps, triple, min(nears), nears, reason, evidence(run), unit, spared)
     return None
 
 

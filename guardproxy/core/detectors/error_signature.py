@@ -1,16 +1,16 @@
 """One tool, different arguments, the same kind of error in a row: variants of what cannot work.
 
 Sees: errors by their signature, without numbers and without what the call itself brought (an id, a quoted name, a
-line of code). A success of any kind in between ends the row. Looking through a list of names, no two of them equal
-but for numbers, is given more time than counting through ids. Cost: as many rounds as the row is long. Known false
-alarm: trying names one after the other until one exists.
+line of code). A success of the tool in between ends the row; something else, alone and without a change, costs one.
+Looking through a list of names, no two of them equal but for numbers, is given more time than counting through ids.
+Cost: as many rounds as the row is long. Known false alarm: trying names one after the other until one exists.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from guardproxy.core.detectors._count import FAILED, MUTATES, Round, evidence, has, members, named, newest, rounds
+from guardproxy.core.detectors._count import FAILED, MUTATES, Round, evidence, has, members, named, newest, rounds, row
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Trail, Triple
 
@@ -32,15 +32,12 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     if last is None or not has(last.steps[-1].flags, FAILED):
         return None
     wanted = last.steps[-1]
-    run: list[Round] = []
-    for one in rounds(trail):
-        if not any(s.signature == wanted.signature and s.tool == wanted.tool for s in one.steps):
-            break
-        run.append(one)
-    if len(run) < 2 or len(members(run)) < 2:
+    sign, tool = wanted.signature, wanted.tool
+    run, strangers = row(rounds(trail), lambda one: any(s.signature == sign and s.tool == tool for s in one.steps))
+    if len(run) - strangers < 2 or len(members(run)) < 2:
         return None
     reason = f"{named(run)} failed {len(run)} times in a row in the same way with changing arguments"
-    triple, spared, count, at = settings.triple, None, len(run), evidence(run)
+    triple, spared, count, at = settings.triple, None, len(run) - strangers, evidence(run)
     if _listing(run):
         triple = settings.listing
         if triple.rung(count) < settings.triple.rung(count):

@@ -14,9 +14,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from guardproxy.core.detectors._count import (
+    FAILED,
+    LOOKS,
     MEDIA,
     MUTATES,
+    NEVER,
     PENDING,
+    SILENT,
     THINK,
     VOID,
     Pair,
@@ -26,6 +30,7 @@ from guardproxy.core.detectors._count import (
     news,
     recurs,
     rounds,
+    scheduled,
 )
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Step, Trail, Triple
@@ -40,6 +45,9 @@ class Settings:
 
     weak: Triple = Triple(6, 0, 0)
     """Occurrences with news in between (case B23; healthy runs of the development set go up to five)."""
+
+    looks: Triple = Triple(12, 0, 0)
+    """The same where what is repeated only shows something, or says that all is well: what one does after a change."""
 
     gap: int = 6
     """Rounds from one occurrence to the next (case B21)."""
@@ -82,23 +90,30 @@ def _collect(place: int, one: Round, wanted: dict[Pair, list[int]], gap: int, si
 def _judge(trail: Trail, past: list[Round], pair: Pair, places: list[int], settings: Settings) -> Finding | None:
     if len(places) < 3 or places[-1] == len(places) - 1:  # nothing lies between: `repeated_call`
         return None
-    (strong, because), everything = _since_news(trail, past, places), len(places)
+    step = next(step for step in past[0].steps if step.pair == pair)
+    look = not has(step.flags, FAILED | VOID) and (bool(has(step.flags, LOOKS | SILENT)) or step.bearing.left == 0)
+    (strong, because), everything = _since_news(trail, past, places, step, look=look), len(places)
     triple, count, spared = settings.triple, strong, None
-    if settings.weak.rung(everything) > settings.triple.rung(strong):
-        triple, count = settings.weak, everything
+    weak = settings.looks if look else settings.weak
+    if weak.rung(everything) > settings.triple.rung(strong):
+        triple, count = weak, everything
     at = tuple(past[place].at[past[place].pairs.index(pair)] for place in reversed(places))
     if because is not None and triple.rung(count) < settings.triple.rung(everything):
         spared = Spared(because, "interleaved_repeat", everything, at)
+    if scheduled(past, places):
+        triple, spared = NEVER, Spared(Exemption.LONG_PAUSES, "interleaved_repeat", everything, at)
     reason = f"{named([past[0]])} gave the same result {count} times with other calls in between"
     near = pair[0]
     return Finding("interleaved_repeat", count, triple, near, (near,), reason, at, 1, spared)
 
 
-def _since_news(trail: Trail, past: list[Round], places: list[int]) -> tuple[int, Exemption | None]:
+def _since_news(
+    trail: Trail, past: list[Round], places: list[int], step: Step, *, look: bool
+) -> tuple[int, Exemption | None]:
     """The occurrences since the last news, and what the news was."""
     whole = list(rounds(trail))
     for number, (later, earlier) in enumerate(pairwise(places), start=1):
-        because = news(past[later + 1 : earlier], whole[earlier:])
+        because = news(past[later + 1 : earlier], whole[earlier:], step, look=look)
         if because is not None:
             return number, because
     return len(places), None

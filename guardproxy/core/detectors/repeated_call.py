@@ -2,8 +2,10 @@
 
 Sees: exact repeats and cosmetic variants, across messages, whatever text stands between them; parallel duplicates count
 once, and a thought or a pause that stands alone many times. Leaves failed calls to `repeated_error`, "not ready"
-answers to `unchanged_poll`, malformed calls to `invalid_call`. Cost: as many rounds as the streak is long. Known false
-alarm: a reader without a position whose pages happen to be equal.
+answers to `unchanged_poll`, malformed calls to `invalid_call`. Looks between which the agent itself pauses for a minute
+or more each time are a schedule ("check every five minutes"): that all is well is the news, and it is never ended.
+Cost: as many rounds as the streak is long. Known false alarm: a reader without a position whose pages happen to be
+equal.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from guardproxy.core.detectors._count import (
     named,
     recurs,
     rounds,
+    scheduled,
     streak,
 )
 from guardproxy.core.exemption import Exemption, Spared
@@ -43,6 +46,9 @@ class Settings:
     thoughts: Triple = Triple(8, 12, 20)
     """The same thought, calculation or pause in a row: no evidence for others, but nothing happens any more."""
 
+    scheduled: Triple = Triple(30, 0, 0)
+    """Equal answers to looks at announced intervals: hours of them, and about as many as a ring holds."""
+
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
     """Count how many rounds in a row are the same as the newest."""
@@ -58,7 +64,11 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     reason = f"{named(run)} called {len(run)} times in a row with {what}"
     nears, unit, at = members(run), len(run[0].steps), evidence(run)
     spared = None
-    if run[0].twins:
+    if scheduled(run, range(len(run))):
+        if settings.scheduled.rung(len(run)) < triple.rung(len(run)):
+            spared = Spared(Exemption.LONG_PAUSES, "repeated_call", len(run), at)
+        triple = settings.scheduled
+    elif run[0].twins:
         spared = Spared(Exemption.DUPLICATE_IN_ROUND, "repeated_call", len(run) + run[0].twins, at)
     return Finding("repeated_call", len(run), triple, nears[0], nears, reason, at, unit, spared)
 

@@ -2,7 +2,8 @@
 
 Sees: identical failing calls, also when the error's text carries changing numbers, times or echoed code (compared by
 signature). Cost: as many rounds as the streak is long. Known false alarm: a retry that would have succeeded at the
-third try; growing pauses between the tries therefore earn one more, and two more before the end.
+third try; growing pauses between the tries therefore earn one more, and two more before the end, and twice that where
+the agent itself has waited longer each time (`sleep 5`, `sleep 15`): it knows what it does.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from guardproxy.core.detectors._count import (
     FAILED,
     PENDING,
     Round,
+    announced,
     evidence,
     in_row,
     members,
@@ -56,8 +58,9 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     if len(run) < 2 or run[0].every(PENDING):
         return None
     triple, spared, at = settings.triple, None, evidence(run)
-    if len(run) >= triple.nudge and _backing_off(run, settings):
-        later = Triple(triple.nudge + 1, triple.firm and triple.firm + 1, triple.cut and triple.cut + 2)
+    if len(run) >= triple.nudge and (more := _patience(run, settings)):
+        firm, cut = triple.firm and triple.firm + more, triple.cut and triple.cut + 2 * more
+        later = Triple(triple.nudge and triple.nudge + more, firm, cut)
         if later.rung(len(run)) < triple.rung(len(run)):
             spared = Spared(Exemption.GROWING_PAUSES, "repeated_error", len(run), at)
         triple = later
@@ -81,9 +84,22 @@ def _errors(one: Round) -> frozenset[tuple[bytes, bytes]]:
     return frozenset((step.near, step.signature) for step in one.steps)
 
 
-def _backing_off(run: list[Round], settings: Settings) -> bool:
+def _patience(run: list[Round], settings: Settings) -> int:
+    """How many more tries the pauses earn: two where the agent says that it waits longer each time, one where its
+    waits are as long as before, or where the time between the tries grows; 0: none.
+    """
+    rests = announced(run, range(len(run)))[::-1]
+    if min(rests) >= settings.pause_ms:
+        if _grows(rests, settings.growth, settings):
+            return 2
+        return int(_grows(rests, 1.0, settings))
     times = [one.steps[0].at_ms for one in reversed(run)]
     pauses = [later - earlier for earlier, later in pairwise(times)]
-    grown = [b >= settings.growth * a > 0 for a, b in pairwise(pauses)]
-    bounded = all(up or pause > settings.patience_ms for up, pause in zip(grown, pauses[1:], strict=True))
-    return bool(grown) and grown[0] and bounded and pauses[-1] >= settings.pause_ms
+    first, second = pauses[:2]
+    started = second >= settings.growth * first > 0
+    return int(started and pauses[-1] >= settings.pause_ms and _grows(pauses, settings.growth, settings))
+
+
+def _grows(pauses: list[int], factor: float, settings: Settings) -> bool:
+    """Whether each pause is that much longer than the one before it, or long enough by itself."""
+    return all(later >= factor * earlier or later > settings.patience_ms for earlier, later in pairwise(pauses))

@@ -4,8 +4,8 @@ Sees: empty and "not found" answers in a row (different searches that cannot fin
 in the arguments differ, and equal informative answers in a long row. Calls that change something are left out: they
 acknowledge everything with the same words; so do bare successes (blank, "ok", "closed", "all checks passed") of calls
 that are not known to only look: that is a batch at work. A row of empty answers is never ended by this rule, since
-an audit may be right to find nothing. Cost: as many rounds as the row is long. Known false alarm: a check of many
-places that is right to find the same everywhere.
+an audit may be right to find nothing. Something else in between, alone and without a change, costs one. Cost: as many
+rounds as the row is long. Known false alarm: a check of many places that is right to find the same everywhere.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from guardproxy.core.detectors._count import (
     named,
     newest,
     rounds,
+    row,
 )
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Step, Trail, Triple
@@ -48,16 +49,14 @@ class Settings:
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
     """Count how many rounds in a row get the newest one's answer from the same tool."""
-    run: list[Round] = []
-    for one in rounds(trail):
-        if len(one.steps) > 1 or has(one.steps[0].flags, MUTATES | PENDING | SILENT):
-            break
-        if run and not _alike(one.steps[0], run[0].steps[0]):
-            break
-        run.append(one)
-    if len(run) < 2 or len(members(run)) < 2:
+    last = newest(trail)
+    if last is None or not _tells(last):
         return None
-    flags = run[0].steps[0].flags
+    wanted = last.steps[0]
+    run, strangers = row(rounds(trail), lambda one: _tells(one) and _alike(one.steps[0], wanted))
+    if len(run) - strangers < 2 or len(members(run)) < 2:
+        return None
+    flags = wanted.flags
     triple = settings.informative
     if has(flags, VOID | FAILED) and len({one.steps[0].masked for one in run}) == 1:
         triple = settings.numbers
@@ -66,11 +65,16 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     elif has(flags, FAILED):
         return None
     reason = f"{named(run)} gave the same answer to {len(run)} different calls in a row"
-    count, nears, at = len(run), members(run), evidence(run)
+    count, nears, at = len(run) - strangers, members(run), evidence(run)
     spared = None
-    if triple.rung(count) < settings.void.rung(count) and len(nears) == count:
+    if triple.rung(count) < settings.void.rung(count) and len(nears) == len(run):
         spared = Spared(Exemption.DISTINCT_TARGETS, "same_result", count, at)
-    return Finding("same_result", count, triple, run[0].steps[0].masked_result, nears, reason, at, 1, spared)
+    return Finding("same_result", count, triple, wanted.masked_result, nears, reason, at, 1, spared)
+
+
+def _tells(one: Round) -> bool:
+    """Whether the round is one call whose answer is evidence."""
+    return len(one.steps) == 1 and not has(one.steps[0].flags, MUTATES | PENDING | SILENT)
 
 
 def spare(trail: Trail, settings: Settings) -> Spared | None:

@@ -1,8 +1,9 @@
 """Asking again and again for something that says "not ready yet" in the same words.
 
 Sees: a pending answer to one call, counted per target, other work in between allowed. Waiting is legitimate, so it
-takes much longer than for other repeats, and pauses of more than half a minute between two looks count half. A changed
-answer ("step 4 of 9") starts anew. Cost: the rounds of the window. Known false alarm: a build that is silent for long.
+takes much longer than for other repeats, and pauses of more than half a minute between two looks, measured or
+announced, count half. A changed answer ("step 4 of 9") starts anew. Cost: the rounds of the window. Known false alarm:
+a build that is silent for long.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from guardproxy.core.detectors._count import PENDING, Pair, Round, has, newest, rounds
+from guardproxy.core.detectors._count import PENDING, Pair, Round, announced, has, newest, rounds
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Rung, Step, Trail, Triple
 
@@ -48,6 +49,7 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
 
 def _looks(past: list[Round], wanted: Step, settings: Settings) -> Finding | None:
     looks: list[tuple[int, Step]] = []
+    places: list[int] = []
     last = 0
     for place, one in enumerate(past):
         if place - last > settings.gap:
@@ -55,14 +57,16 @@ def _looks(past: list[Round], wanted: Step, settings: Settings) -> Finding | Non
         found = _find(one, wanted.pair)
         if found:
             looks.append(found)
+            places.append(place)
             last = place
         elif any(step.near == wanted.near for step in one.steps):
             break  # it answered differently before: that was progress
     if len(looks) < 2:
         return None
-    pauses = [newer.at_ms - older.at_ms for (_, newer), (_, older) in pairwise(looks)]
+    measured = [newer.at_ms - older.at_ms for (_, newer), (_, older) in pairwise(looks)]
+    pauses = map(max, measured, announced(past, places))
     patient = sum(pause > settings.patience_ms for pause in pauses)
-    count = len(looks) - patient // 2 if patient < len(pauses) else -(-len(looks) // 2)
+    count = len(looks) - patient // 2 if patient < len(measured) else -(-len(looks) // 2)
     reason = f"{wanted.tool} asked {len(looks)} times for something that is not ready"
     at = tuple(at for at, _ in reversed(looks))
     spared = _spared(len(looks), count, at, settings)

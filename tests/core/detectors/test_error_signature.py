@@ -12,6 +12,10 @@ def miss(number: int, tool: str = "get") -> Turn:
     return (tool, f'{{"id":{number}}}', f"404 Not Found: item {number}")
 
 
+def run(number: int) -> Turn:
+    return ("bash", f'{{"command":"./run {number}"}}', f"404 Not Found: item {number}")
+
+
 @pytest.mark.parametrize(
     ("turns", "count"),
     [
@@ -20,7 +24,12 @@ def miss(number: int, tool: str = "get") -> Turn:
         ([miss(n) for n in range(4)], 4),
         ([miss(1), miss(2), miss(1), miss(2)], 4),
         ([miss(1), miss(2), ("get", '{"id":3}', "a lamp"), miss(4), miss(5)], 2),
-        ([miss(1), miss(2), ("list", "{}", "a lamp"), miss(4), miss(5)], 2),
+        ([miss(1), miss(2), ("list", "{}", "a lamp"), miss(4), miss(5)], 3),  # a stranger costs one
+        ([miss(1), miss(2), ("list", "{}", "a lamp"), ("list", '{"p":2}', "an urn"), miss(4), miss(5)], 2),
+        ([miss(1), miss(2), ("edit", '{"p":2}', "done"), miss(4), miss(5)], 2),
+        ([run(1), run(2), ("bash", '{"command":"date"}', "noon"), run(4), run(5)], 3),
+        ([run(1), run(2), ("bash", '{"command":"make"}', "built it"), run(4), run(5)], 2),
+        ([run(1), run(2), ("bash", '{"command":"cat x"}', "cat: x: No such file or directory"), run(4), run(5)], 2),
         ([miss(1), miss(2, "fetch"), miss(3), miss(4, "fetch")], None),
         ([miss(1), miss(2), ("get", '{"id":3}', "Error: permission denied"), miss(4)], None),
         ([miss(1), miss(2), miss(3), ("get", '{"id":4}', "a lamp")], None),

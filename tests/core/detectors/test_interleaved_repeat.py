@@ -58,6 +58,71 @@ def test_with_news_in_between_it_is_weak(times: int, rung: Rung) -> None:
     assert found.spared == Spared(Exemption.STATE_CHANGE, "interleaved_repeat", times, tuple(range(1, 2 * times, 2)))
 
 
+LOOKS: dict[str, Turn] = {
+    "a look": ("list_files", '{"path":"."}', "a.py\nb.py"),
+    "a plain command": ("bash", '{"command":"ls"}', "a.py  b.py"),
+    "green tests": ("bash", '{"command":"go test ./..."}', "ok  \texample.com/x\t0.42s"),
+    "all well": ("run_tests", "{}", "all tests passed"),
+}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+@pytest.mark.parametrize(("times", "rung"), [(11, Rung.OBSERVE), (12, Rung.NUDGE), (20, Rung.NUDGE)])
+def test_looking_again_after_a_change_is_a_check(name: str, times: int, rung: Rung) -> None:
+    turns = [turn for number in range(times) for turn in (edit(number), LOOKS[name])]
+    found = detect(trails(turns)[-1], Settings())
+    assert found is not None
+    assert found.rung is rung
+
+
+def test_without_a_change_a_look_is_as_any_other() -> None:
+    found = detect(trails(every(2, 4, of=LOOKS["a look"]))[-1], Settings())
+    assert found is not None
+    assert found.rung is Rung.NUDGE
+
+
+def test_what_was_run_meanwhile_is_news_for_a_look() -> None:
+    turns = [turn for k in range(4) for turn in (LOOKS["a look"], ("bash", f'{{"command":"./try {k}"}}', f"said {k}"))]
+    found = detect(trails(turns[:-1])[-1], Settings())
+    assert found is not None
+    assert (found.rung, found.spared) == (
+        Rung.OBSERVE,
+        Spared(Exemption.NEW_INFORMATION, "interleaved_repeat", 4, (0, 2, 4, 6)),
+    )
+
+
+FIX: Turn = ("write_fix", '{"line":1}', "Error: 1 test fails, expected 3")
+
+
+@pytest.mark.parametrize(
+    ("told", "rung"),
+    [
+        (["the fix misses two lines"] * 4, Rung.NUDGE),  # another try that ends as one did before
+        ([f"the fix misses {word}" for word in ("one", "two", "all", "none")], Rung.OBSERVE),
+        (["ok"] * 4, Rung.OBSERVE),
+    ],
+)
+def test_other_tries_that_end_like_earlier_ones_are_no_news_for_a_try(told: list[str], rung: Rung) -> None:
+    first: Turn = ("write_fix", '{"line":0}', told[0])
+    turns = [first, *(turn for k, one in enumerate(told) for turn in (FIX, ("write_fix", f'{{"line":{k + 2}}}', one)))]
+    found = detect(trails(turns[:-1])[-1], Settings())
+    assert found is not None
+    assert found.rung is rung
+
+
+def wait(seconds: int) -> Turn:
+    return ("bash", f'{{"command":"sleep {seconds}"}}', "")
+
+
+@pytest.mark.parametrize(("seconds", "rung"), [(5, Rung.CUT), (60, Rung.OBSERVE), (300, Rung.OBSERVE)])
+def test_a_schedule_is_only_observed(seconds: int, rung: Rung) -> None:
+    turns = [turn for k in range(8) for turn in (TEST, read(k), wait(seconds))]
+    found = detect(trails(turns[:-2])[-1], Settings())
+    assert found is not None
+    assert found.rung is rung
+    assert (found.spared is not None) == (rung is Rung.OBSERVE)
+
+
 def test_a_check_that_fails_differently_is_news() -> None:
     lints: list[Turn] = [("sh", '{"cmd":"lint"}', f"error: rule {word}") for word in ("a", "b", "c", "d", "e", "f")]
     turns = [turn for lint in lints for turn in (lint, TEST)]

@@ -8,6 +8,10 @@ from guardproxy.core.detectors.nothing_new import Settings, detect
 from tests.core.detectors.scripts import Turn, trails
 
 A, B, C = (("look", f'{{"at":"{place}"}}', f"saw {place}") for place in "abc")
+EDIT: Turn = ("edit", '{"p":"a","new":"1"}', "ok")
+SAVED, SAVED_TOO = (("edit", f'{{"new":"{n}"}}', "the fix misses two of all lines") for n in "12")
+REFUSED: Turn = ("edit", '{"p":"a","new":"2"}', "Error: no such text")
+WAIT: Turn = ("wait", '{"seconds":90}', "")
 NEW: Turn = ("look", '{"at":"d"}', "saw d")
 
 
@@ -21,6 +25,11 @@ NEW: Turn = ("look", '{"at":"d"}', "saw d")
         ([A, B, A, B, ("look", '{"at":"a"}', "saw something else")], None),
         ([A, A, A, A, A, A], None),  # `repeated_call`
         ([[A, B], [B, NEW], [A, NEW], [B, A]], 2),
+        ([A, B, C, EDIT, A, B, C, A, B], 2),  # looking again after a change is a check
+        ([A, B, C, EDIT, A, B, C, EDIT, A, B, C], 4),  # the same change again is none
+        ([A, B, C, SAVED, A, B, C, SAVED_TOO, A, B, C, B], 4),  # nor is one that is told of in the same words
+        ([A, B, C, REFUSED, A, B, C], 3),
+        ([A, B, C, WAIT, A, B, C, A, B], 2),
         ([("touch_create", '{"p":"a"}', ""), ("touch_create", '{"p":"b"}', "")] * 4, None),
     ],
 )

@@ -84,3 +84,28 @@ def test_thresholds_are_settings() -> None:
     found = detect(trails([SAME] * 2)[-1], Settings(triple=Triple(2, 0, 0)))
     assert found is not None
     assert found.rung is Rung.NUDGE
+
+
+@pytest.mark.parametrize(
+    ("times", "wait", "rung"),
+    [
+        (3, '{"command":"sleep 60"}', Rung.OBSERVE),
+        (24, '{"command":"sleep 300"}', Rung.OBSERVE),
+        (30, '{"command":"sleep 300"}', Rung.NUDGE),
+        (32, '{"command":"sleep 5m"}', Rung.NUDGE),
+        (6, '{"command":"sleep 59"}', Rung.CUT),
+        (3, '{"command":"date"}', Rung.OBSERVE),  # no row at all
+    ],
+)
+def test_a_schedule_is_never_ended(times: int, wait: str, rung: Rung) -> None:
+    turns = [turn for k in range(times) for turn in (SAME, ("bash", wait, f"{k}" if "date" in wait else ""))]
+    found = detect(trails(turns[:-1])[-1], Settings())
+    assert (found.rung if found else Rung.OBSERVE) is rung
+    if found and rung is Rung.OBSERVE:
+        assert found.spared == Spared(Exemption.LONG_PAUSES, "repeated_call", times, tuple(range(0, 2 * times, 2)))
+
+
+def test_pauses_in_the_look_itself_count() -> None:
+    look: Turn = ("bash", '{"command":"sleep 300; curl -s x"}', "it is well")
+    steps = trails([look] * 6)[-1].steps
+    assert {step.bearing.rest_ms for step in steps} == {300_000}

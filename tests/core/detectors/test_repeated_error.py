@@ -57,3 +57,35 @@ def test_growing_pauses_earn_one_more(times: tuple[int, ...], rung: Rung) -> Non
     later = len(times) < 8 and times[1:3] == (2000, 10_000) and times[-1] != 12_000
     at = tuple(range(len(times)))
     assert found.spared == (Spared(Exemption.GROWING_PAUSES, "repeated_error", len(times), at) if later else None)
+
+
+def tries(*waits: str) -> list[Turn]:
+    """The same call, failing each time, with these commands between."""
+    get: Turn = ("get", '{"u":"x"}', "503 Service Unavailable")
+    turns: list[Turn] = [get]
+    for wait in waits:
+        turns += [("bash", f'{{"command":"{wait}"}}', ""), get]
+    return turns
+
+
+@pytest.mark.parametrize(
+    ("waits", "rung"),
+    [
+        (("sleep 5", "sleep 15"), Rung.OBSERVE),
+        (("sleep 5", "sleep 15", "sleep 45"), Rung.OBSERVE),
+        (("sleep 5", "sleep 15", "sleep 45", "sleep 120"), Rung.NUDGE),
+        (("sleep 5", "sleep 15", "sleep 45", "sleep 120", "sleep 120"), Rung.FIRM),
+        (("sleep 60", "sleep 60", "sleep 60"), Rung.OBSERVE),  # long enough by itself
+        (("sleep 10", "sleep 10"), Rung.OBSERVE),
+        (("sleep 10", "sleep 10", "sleep 10"), Rung.NUDGE),
+        (("sleep 10", "sleep 5"), Rung.NUDGE),
+        (("sleep 0.1", "sleep 0.2"), Rung.NUDGE),
+        (("sleep 5", "true"), Rung.NUDGE),
+    ],
+)
+def test_announced_waits_earn_more(waits: tuple[str, ...], rung: Rung) -> None:
+    turns = [turn for turn in tries(*waits) if "true" not in turn[1]]  # type: ignore[operator, index]
+    found = detect(trails(turns)[-1], Settings())
+    assert found is not None
+    assert found.rung is rung
+    assert (found.spared is not None) == (found.rung < Settings().triple.rung(found.count))

@@ -24,7 +24,8 @@ def ask(answer: str, tool: str = "search") -> list[Turn]:
         (ask("the same page")[:8], 8, INFORMATIVE),
         ([("grep", f'{{"c":"grep -B{n} x"}}', "no match") for n in (1, 20, 300, 4000)], 4, NUMBERS),
         ([*ask("No results found.")[:4], ("search", '{"q":"x"}', "a lamp")], None, None),
-        ([*ask("No results found.")[:4], ("open", '{"q":"x"}', "a lamp"), *ask("No results found.")[:1]], None, None),
+        ([*ask("No results found.")[:4], ("open", '{"q":"x"}', "a lamp"), *ask("No results found.")[4:6]], 5, VOID),
+        ([*ask("No results found.")[:4], ("write", '{"q":"x"}', "a lamp"), *ask("No results found.")[:1]], None, None),
         ([("search", '{"q":"a"}', "none")] * 5, None, None),  # one call: `repeated_call`
         (ask("Error: no such thing"), None, None),  # `error_signature`
         (ask("ok", tool="write_file"), None, None),

@@ -24,6 +24,9 @@ def poll(number: int, answer: str = "still running") -> Turn:
         ([poll(1), ("read", "{}", "x")] * 4 + [poll(1)], 4000, 5),
         ([poll(1)] * 4 + [poll(1, "step 2 of 9, running")] + [poll(1)] * 3, 4000, 3),
         ([poll(1)] * 4 + [poll(1, "done")], 4000, None),
+        ([poll(1), ("sleep", '{"seconds":20}', "")] * 7 + [poll(1)], 4000, 8),
+        ([poll(1), ("sleep", '{"seconds":45}', "")] * 7 + [poll(1)], 4000, 4),
+        ([poll(1), ("sleep", '{"seconds":20}', ""), ("sleep", '{"seconds":20}', "")] * 7 + [poll(1)], 4000, 4),
         ([poll(1)] * 3 + [("read", f'{{"n":{n}}}', "x") for n in range(7)] + [poll(1)] * 2, 4000, 2),
     ],
 )
