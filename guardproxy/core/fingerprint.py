@@ -22,6 +22,7 @@ from guardproxy.core.fact import FLAGS, is_boundary, pack, stamp, unpack
 from guardproxy.core.mask import WHOLE, mask, result_text, without_digits
 from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
 from guardproxy.core.plan import shape
+from guardproxy.core.spelling import plain
 from guardproxy.core.tally import failures
 from guardproxy.core.tools import DEFAULT_RULES, Rules, Tool, changes, only_looks, tool_of, waits
 from guardproxy.core.volatile import sketch
@@ -181,6 +182,7 @@ class Fingerprinter:
             return found
         tool, hasher = self._tool(name)
         told, alike, numberless, valid = canonical(arguments, tool, defaults)
+        arguments = plain(arguments, tool)
         exact = _finish(hasher, told)
         near = exact if alike is told else _finish(hasher, alike)
         masked = near if numberless is alike else _finish(hasher, numberless)
@@ -196,6 +198,7 @@ class Fingerprinter:
 
     def _result(self, call: Call, result: Message) -> tuple[Fp, Fp, Fp, int]:
         tool, hasher = self._tool(call[0])
+        asked_for = plain(call[1], tool)
         text = result_text(strip_own(result[1]))
         inner = outcome.body(text)
         flags = int(outcome.flags(inner, reads=tool.reads, told=result[6]))
@@ -205,10 +208,10 @@ class Fingerprinter:
             flags = (flags | _MEDIA) & ~_VOID
             text = f"{text}\0{self.hash16(*result[5]).hex()}"
         elif not flags & (_FAILED | _PENDING):
-            flags |= self._bare(inner, call[1], tool)
+            flags |= self._bare(inner, asked_for, tool)
         printed = _finish(self._results, text)
         if flags & _FAILED:
-            signature = _finish(hasher, f"error\0{outcome.signature_text(inner, call[1])}")
+            signature = _finish(hasher, f"error\0{outcome.signature_text(inner, asked_for)}")
             return printed, _finish(self._results, without_digits(inner[:4096])), signature, flags
         if flags & _VOID:
             return printed, _finish(self._results, without_digits(inner[:4096])), NO_FP, flags
