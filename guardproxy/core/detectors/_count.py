@@ -137,7 +137,7 @@ def _round(held: list[tuple[int, Step]]) -> Round:
     distinct: dict[Pair, tuple[int, Step]] = {}
     for at, step in reversed(held):
         distinct.setdefault(step.pair, (at, step))
-    chosen = [distinct[pair] for pair in sorted(distinct)]
+    chosen = [*distinct.values()]  # as they stand: an order by hashes would be one by the key
     key: Key = frozenset(distinct) if len(distinct) > 1 else next(iter(distinct))
     return Round(tuple(s for _, s in chosen), tuple(at for at, _ in chosen), len(held) - len(chosen), key)
 
