@@ -7,11 +7,12 @@ was done. Healthy rounds are numbered, so that no two of a run are alike unless 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 
 from guardproxy import replay
 from guardproxy.core.fingerprint import Fingerprinter
@@ -27,6 +28,9 @@ AT = Thresholds()
 HEARD = ("nudge", "firm", "refuse", "finalize", "cut")
 ORDER = ("pass", "observe", "nudge", "firm", "finalize", "cut")
 KEY = b"properties"
+
+bounded = settings(max_examples=int(os.environ.get("PROPERTIES", "60")), deadline=None)
+"""`PROPERTIES=2000` looks longer; the examples are drawn anew each time."""
 
 READ, FETCH, SEARCH, EDIT, SHELL, THINK, OTHER = (
     "read_file", "fetch_record", "search_docs", "edit_file", "bash", "think", "robomi",

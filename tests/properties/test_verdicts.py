@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from guardproxy.core.tools import Rules
 from tests.properties.runs import (
@@ -21,6 +21,7 @@ from tests.properties.runs import (
     Json,
     Turn,
     Written,
+    bounded,
     compact,
     judged,
     messages,
@@ -28,8 +29,6 @@ from tests.properties.runs import (
     word,
 )
 
-import os
-bounded = settings(max_examples=int(os.environ.get("PROPERTIES", "60")), deadline=None)
 
 _PARTS = ("read", "edit", "delete", "bash", "run", "think", "list", "search", "sql", "query", "todo", "plan", "wait")
 speaking = st.lists(st.sampled_from((*_PARTS, "Zebra", "x1", "mcp__a")), min_size=1, max_size=3).map("_".join)

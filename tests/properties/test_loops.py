@@ -1,0 +1,104 @@
+"""Loops are found wherever they stand, verdicts only rise while one goes on, and healthy steps never make one."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import assume, given, strategies as st
+
+from tests.properties.runs import HEALTHY, HEARD, ORDER, QUIET, Loop, Turn, bounded, fillers, heard, judged, loops, messages, runs
+
+
+def place_of(turns: list[Turn], number: int) -> int:
+    """The index of the message that follows the first `number` turns."""
+    return len(messages(turns[:number]))
+
+
+@bounded
+@given(fillers(most=20))
+def test_healthy_rounds_are_left_alone(run: list[Turn]) -> None:
+    """What the other properties rest on."""
+    assert heard(judged(messages(run))) == []
+
+
+@bounded
+@given(runs(), fillers(least=1, most=12, start=60, kinds=HEALTHY))
+def test_healthy_steps_never_make_a_verdict(run: list[Turn], more: list[Turn]) -> None:
+    """Whatever was there before: nothing is said on a turn that follows a healthy step."""
+    before, after = judged(messages(run)), judged(messages([*run, *more]))
+    end = place_of(run, len(run))
+
+    assert [one for one in after if one[0] <= end] == before
+    assert heard(one for one in after if one[0] > end) == []
+
+
+@st.composite
+def embedded(draw: st.DrawFn) -> tuple[list[Turn], Loop]:
+    """Healthy rounds and then a loop."""
+    loop = draw(loops)
+    assume(loop.fits or loop.kind != "circle")
+    return draw(fillers(most=16)), loop
+
+
+@bounded
+@given(embedded())
+def test_a_loop_is_found_within_its_threshold(found: tuple[list[Turn], Loop]) -> None:
+    """Spoken of with the result that reaches the count, and not before the loop can be known for one."""
+    before, loop = found
+    run = [*before, *loop.turns]
+    said = heard(judged(messages(run)))
+    due = place_of(run, len(before) + loop.due)
+
+    assert said, f"{loop.kind} was not found"
+    assert place_of(run, len(before) + 1) < said[0][0] <= due, (loop.kind, said[0])
+
+
+@st.composite
+def interrupted(draw: st.DrawFn) -> tuple[list[Turn], Loop, list[bool]]:
+    """A loop, perhaps with healthy rounds between its turns; which turns are the loop's."""
+    before, loop = draw(embedded())
+    run, own = [*before], [False] * len(before)
+    often = loop.kind not in ("circle", "between", "monologue", "nothing_there", "same_failure", "malformed", "same_plan")
+    gaps = draw(st.lists(st.integers(0, 2 if often else 0), min_size=len(loop.turns), max_size=len(loop.turns)))
+    filler = draw(fillers(least=8, most=8, start=20, kinds=QUIET))
+    for number, (turn, gap) in enumerate(zip(loop.turns, gaps, strict=True)):
+        run.append(turn)
+        own.append(True)
+        for _ in range(gap if filler else 0):
+            if filler:
+                run.append(filler.pop())
+                own.append(False)
+    return run, loop, own
+
+
+@bounded
+@given(interrupted())
+def test_verdicts_only_rise_while_a_loop_goes_on(found: tuple[list[Turn], Loop, list[bool]]) -> None:
+    """What is said is never less than what was said before, and never for a smaller count of the same rule."""
+    run, loop, _ = found
+    said = heard(judged(messages(run)))
+
+    rungs = [ORDER.index(action) for _, action, _, _ in said]
+    assert rungs == sorted(rungs), (loop.kind, said)
+    by_rule: dict[str, list[int]] = {}
+    for _, _, rule, count in said:
+        by_rule.setdefault(rule, []).append(count)
+    assert all(counts == sorted(counts) for counts in by_rule.values()), (loop.kind, said)
+
+
+@bounded
+@given(embedded())
+def test_a_loop_that_goes_on_is_counted_on(found: tuple[list[Turn], Loop]) -> None:
+    """From its first word on every turn of an unbroken loop is at least noticed, with counts that never fall."""
+    before, loop = found
+    assume(loop.kind != "between")  # the reads between are nothing to notice
+    run = [*before, *loop.turns]
+    told = judged(messages(run))
+    first = next(message for message, action, _, _ in told if action in HEARD)
+    noticed = [one for one in told if one[0] >= first]
+    turns = [at for number in range(len(before), len(run)) if (at := place_of(run, number + 1)) >= first]
+
+    ended = any(action == "cut" for _, action, _, _ in noticed)
+    assert [one[0] for one in noticed] == (turns[: len(noticed)] if ended else turns), (loop.kind, told)
+    for (_, _, rule, count), (_, _, later, further) in pairwise(noticed):
+        assert rule != later or further >= count, (loop.kind, told)
