@@ -1,4 +1,4 @@
-"""A call's arguments as one text, however a client or a model has spelled them: for patterns that read JSON as it stands.
+"""A call's arguments as one text, however they were spelled: for patterns that read JSON as it stands.
 
 What a command does is looked for in the text of the arguments. The same arguments may come with escapes for every
 letter, over several lines, in another order, or beside words that only explain the call ("description": "Create the

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import settings, strategies as st
@@ -36,7 +36,7 @@ READ, FETCH, SEARCH, EDIT, SHELL, THINK, OTHER = (
     "read_file", "fetch_record", "search_docs", "edit_file", "bash", "think", "robomi",
 )  # fmt: skip
 SETTINGS = Rules(read_only=(READ, FETCH, SEARCH), mutates=(EDIT,), shells=(SHELL,), think_like=(THINK,))
-"""What their names say, said aloud: so that they can be renamed. Of OTHER nothing is said, and its name says nothing."""
+"""What their names say, said aloud, so that they can be renamed. Of OTHER nothing is said, also not by its name."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,6 @@ class Turn:
     calls: tuple[Did, ...] = ()
     text: str = ""
     reply: str = ""
-
-    @property
-    def length(self) -> int:
-        """Messages that it is written down as."""
-        return 1 + (len(self.calls) or 1)
 
 
 def word(number: int) -> str:
@@ -135,7 +130,9 @@ def _search(n: int) -> Turn:
 
 
 def _look(n: int) -> Turn:
-    return Turn((Did(SHELL, {"command": f"cat notes/{word(n)}.txt", "timeout": 10}, f"the {word(n)} is {word(n + 2)}"),))
+    return Turn(
+        (Did(SHELL, {"command": f"cat notes/{word(n)}.txt", "timeout": 10}, f"the {word(n)} is {word(n + 2)}"),)
+    )
 
 
 def _make(n: int) -> Turn:
@@ -194,18 +191,11 @@ def fillers(
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop: `turns`, of which the first `due` must have been spoken of. `lap`: turns from one count to the next."""
+    """A loop: `turns`, of which the first `due` are enough to be spoken of."""
 
     kind: str
     turns: list[Turn]
     due: int
-    lap: int = 1
-    fits: bool = True
-    """Whether other work may lie between its turns."""
-    rules: tuple[str, ...] = field(default=())
-
-
-Calls = tuple[Did, ...]
 
 
 def _one(did: Did, *, times: int, text: str = "") -> list[Turn]:
@@ -246,11 +236,13 @@ def same_batch(draw: st.DrawFn) -> Loop:
 def circle(draw: st.DrawFn) -> Loop:
     """Two to six steps in a circle."""
     period = draw(st.integers(2, AT.setting("cycle", "longest")))
-    kinds = draw(st.lists(st.sampled_from((_read, _search, _look, _record, _several)), min_size=period, max_size=period))
+    kinds = draw(
+        st.lists(st.sampled_from((_read, _search, _look, _record, _several)), min_size=period, max_size=period)
+    )
     lap = [make(9000 + 20 * place) for place, make in enumerate(kinds)]
     marks = AT("cycle")
     laps = min(marks.cut, 60 // sum(len(turn.calls) for turn in lap))
-    return Loop("circle", lap * laps, min(marks.nudge, laps) * period, period, fits=laps >= marks.nudge)
+    return Loop("circle", lap * laps, min(marks.nudge, laps) * period)
 
 
 @st.composite
@@ -286,7 +278,7 @@ def between(draw: st.DrawFn) -> Loop:
         turns.append(Turn((did,)))
         due = len(turns) if count < marks.nudge else due
         turns += [_read(9500 + 10 * count + place) for place in range(gaps[count])]
-    return Loop("between", turns, due, 4, fits=False)
+    return Loop("between", turns, due)
 
 
 @st.composite
@@ -305,7 +297,7 @@ def monologue(draw: st.DrawFn) -> Loop:
     said = f"I will now see to the {word(draw(st.integers(9000, 9400)))}."
     rest = AT.setting("monologue", "rest_ms")
     assert rest > 30_000
-    return Loop("monologue", [Turn(text=said, reply="Please go on.")] * marks.cut, marks.nudge + 1, fits=False)
+    return Loop("monologue", [Turn(text=said, reply="Please go on.")] * marks.cut, marks.nudge + 1)
 
 
 @st.composite
@@ -338,10 +330,11 @@ def same_plan(draw: st.DrawFn) -> Loop:
     """A list whose words change and whose states do not."""
     marks = AT("unmoved_plan")
     states = draw(st.lists(st.sampled_from(("pending", "in_progress", "completed")), min_size=2, max_size=4))
-    turns = [
-        Turn((Did(OTHER, {"plan": [{"step": word(9000 + 10 * n + k), "status": s} for k, s in enumerate(states)]}, "Kept."),))
-        for n in range(marks.nudge + 2)
-    ]  # fmt: skip
+
+    def plan(n: int) -> Json:
+        return {"plan": [{"step": word(9000 + 10 * n + k), "status": state} for k, state in enumerate(states)]}
+
+    turns = [Turn((Did(OTHER, plan(n), "Kept."),)) for n in range(marks.nudge + 2)]
     return Loop("same_plan", turns, marks.nudge)
 
 

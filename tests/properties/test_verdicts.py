@@ -29,7 +29,7 @@ from tests.properties.runs import (
     word,
 )
 
-
+_KINDS = ("read_only", "mutates", "shells", "think_like")
 _PARTS = ("read", "edit", "delete", "bash", "run", "think", "list", "search", "sql", "query", "todo", "plan", "wait")
 speaking = st.lists(st.sampled_from((*_PARTS, "Zebra", "x1", "mcp__a")), min_size=1, max_size=3).map("_".join)
 """Names whose words mean something, and something else than the tool is."""
@@ -51,9 +51,6 @@ def test_names_of_tools_do_not_matter(run: list[Turn], names: list[str], other: 
 
     plain, told = judged(messages(run)), judged(messages(run, Written(name=new.__getitem__)), renamed)
     assert told == plain
-
-
-_KINDS = ("read_only", "mutates", "shells", "think_like")
 
 
 @bounded
@@ -196,7 +193,8 @@ def test_volatile_lines_of_results_do_not_matter(run: list[Turn], kind: str) -> 
     assert judged(messages(run, anew)) == judged(messages(run, always))
 
 
-explaining = st.lists(st.sampled_from("Run the tests cat rm patch create > a.txt sleep 5 and é \\".split()), max_size=4).map(" ".join)
+_EXPLAINING = "Run the tests cat rm patch create > a.txt sleep 5 and é \\".split()
+explaining = st.lists(st.sampled_from(_EXPLAINING), max_size=4).map(" ".join)
 
 
 @bounded

@@ -6,24 +6,20 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
 from guardproxy.telemetry import Telemetry, TurnReport
-from tests.accept.processes import serving
-from tests.live import OFFSET, Answer, Got, Json, Live, Said, config_of, live, serve, Provider
-from tests.properties.runs import Turn, judged, messages, runs
+from tests.live import OFFSET, Answer, Got, Json, Live, Said, config_of, live
+from tests.properties.runs import SETTINGS, Turn, judged, messages, runs
 from tests.store.kit import emptied
 
 STEP_MS = 20_000
-"""Between two turns. Not the 30 s of `replay`: a longer pause than that is a patient one, and clocks are not so exact."""
+"""Between two turns. Not the 30 s of `replay`: a pause above that is a patient one, and clocks are not so exact."""
 
-RULES = {"read_only": ["read_file", "fetch_record", "search_docs"], "mutates": ["edit_file"], "shells": ["bash"]}
-TOOLS = {**RULES, "think_like": ["think"]}
+TOOLS = {name: getattr(SETTINGS, name) for name in ("read_only", "mutates", "shells", "think_like")}
 
 Heard = list[tuple[int, str, str, int]]
 """Index of the message to come, action, rule, count."""
