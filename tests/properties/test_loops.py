@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from itertools import islice, pairwise
+from typing import Any
 
-from hypothesis import assume, given, strategies as st
+import pytest
+from hypothesis import assume, given, settings, strategies as st
 
 from tests.properties.runs import (
-    HEALTHY,
     HEARD,
+    KINDS,
+    LOOPS,
     ORDER,
     QUIET,
     Loop,
@@ -17,10 +20,11 @@ from tests.properties.runs import (
     fillers,
     heard,
     judged,
-    loops,
     messages,
     runs,
 )
+
+each_loop = pytest.mark.parametrize("kind", sorted(LOOPS))
 
 
 def place_of(turns: list[Turn], number: int) -> int:
@@ -28,17 +32,19 @@ def place_of(turns: list[Turn], number: int) -> int:
     return len(messages(turns[:number]))
 
 
-@bounded
+@settings(bounded, max_examples=60)
 @given(fillers(most=20))
 def test_healthy_rounds_are_left_alone(run: list[Turn]) -> None:
     """What the other properties rest on."""
     assert heard(judged(messages(run))) == []
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @bounded
-@given(runs(), fillers(least=1, most=12, start=60, kinds=HEALTHY))
-def test_healthy_steps_never_make_a_verdict(run: list[Turn], more: list[Turn]) -> None:
+@given(st.data(), fillers(least=1, most=12, start=60))
+def test_healthy_steps_never_make_a_verdict(kind: str, data: Any, more: list[Turn]) -> None:
     """Whatever was there before: nothing is said on a turn that follows a healthy step."""
+    run = data.draw(runs(kind))
     before, after = judged(messages(run)), judged(messages([*run, *more]))
     end = place_of(run, len(run))
 
@@ -47,24 +53,26 @@ def test_healthy_steps_never_make_a_verdict(run: list[Turn], more: list[Turn]) -
 
 
 @st.composite
-def embedded(draw: st.DrawFn) -> tuple[list[Turn], Loop]:
+def embedded(draw: st.DrawFn, kind: str) -> tuple[list[Turn], Loop]:
     """Healthy rounds and then a loop."""
-    loop = draw(loops)
+    loop = draw(LOOPS[kind]())
     assume(loop.due <= len(loop.turns))  # of a circle of many parallel calls the ring holds too few laps
     return draw(fillers(most=16)), loop
 
 
+@each_loop
 @bounded
-@given(embedded())
-def test_a_loop_is_found_within_its_threshold(found: tuple[list[Turn], Loop]) -> None:
-    """Spoken of with the result that reaches the count, and not before the loop can be known for one."""
-    before, loop = found
+@given(st.data())
+def test_a_loop_is_found_within_its_threshold(kind: str, data: Any) -> None:
+    """Spoken of with the result that reaches the count, not before it can be known for a loop, and up to its end."""
+    before, loop = data.draw(embedded(kind))
     run = [*before, *loop.turns]
     said = heard(judged(messages(run)))
     due = place_of(run, len(before) + loop.due)
 
     assert said, f"{loop.kind} was not found"
     assert place_of(run, len(before) + 1) < said[0][0] <= due, (loop.kind, said[0])
+    assert loop.end in ("", said[-1][1]), (loop.kind, said)
 
 
 UNBROKEN = ("circle", "between", "monologue", "nothing_there", "same_failure", "malformed", "same_plan")
@@ -72,10 +80,10 @@ UNBROKEN = ("circle", "between", "monologue", "nothing_there", "same_failure", "
 
 
 @st.composite
-def interrupted(draw: st.DrawFn) -> tuple[list[Turn], Loop]:
+def interrupted(draw: st.DrawFn, kind: str) -> tuple[list[Turn], Loop]:
     """A loop, where it may be with healthy rounds between its turns, but never so many that it is left."""
-    before, loop = draw(embedded())
-    most = 0 if loop.kind in UNBROKEN else 2
+    before, loop = draw(embedded(kind))
+    most = 0 if kind in UNBROKEN else 2
     gaps = draw(st.lists(st.integers(0, most), min_size=len(loop.turns), max_size=len(loop.turns)))
     filler = iter(draw(fillers(least=8, most=8, start=20, kinds=QUIET)))
     run = [*before]
@@ -84,11 +92,12 @@ def interrupted(draw: st.DrawFn) -> tuple[list[Turn], Loop]:
     return run, loop
 
 
+@each_loop
 @bounded
-@given(interrupted())
-def test_verdicts_only_rise_while_a_loop_goes_on(found: tuple[list[Turn], Loop]) -> None:
+@given(st.data())
+def test_verdicts_only_rise_while_a_loop_goes_on(kind: str, data: Any) -> None:
     """What is said is never less than what was said before, and never for a smaller count of the same rule."""
-    run, loop = found
+    run, loop = data.draw(interrupted(kind))
     said = heard(judged(messages(run)))
 
     rungs = [ORDER.index(action) for _, action, _, _ in said]
@@ -99,12 +108,12 @@ def test_verdicts_only_rise_while_a_loop_goes_on(found: tuple[list[Turn], Loop])
     assert all(counts == sorted(counts) for counts in by_rule.values()), (loop.kind, said)
 
 
+@pytest.mark.parametrize("kind", sorted({*LOOPS} - {"between"}))  # the reads between are nothing to notice
 @bounded
-@given(embedded())
-def test_a_loop_that_goes_on_is_counted_on(found: tuple[list[Turn], Loop]) -> None:
+@given(st.data())
+def test_a_loop_that_goes_on_is_counted_on(kind: str, data: Any) -> None:
     """From its first word on every turn of an unbroken loop is at least noticed, with counts that never fall."""
-    before, loop = found
-    assume(loop.kind != "between")  # the reads between are nothing to notice
+    before, loop = data.draw(embedded(kind))
     run = [*before, *loop.turns]
     told = judged(messages(run))
     first = next(message for message, action, _, _ in told if action in HEARD)

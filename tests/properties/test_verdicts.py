@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, strategies as st
 
 from guardproxy.core.tools import Rules
@@ -12,6 +13,7 @@ from tests.properties.runs import (
     EDIT,
     FETCH,
     KEY,
+    KINDS,
     OTHER,
     READ,
     SEARCH,
@@ -19,7 +21,6 @@ from tests.properties.runs import (
     SHELL,
     THINK,
     Json,
-    Turn,
     Written,
     bounded,
     compact,
@@ -29,23 +30,27 @@ from tests.properties.runs import (
     word,
 )
 
-_KINDS = ("read_only", "mutates", "shells", "think_like")
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+_SAID = ("read_only", "mutates", "shells", "think_like")
 _PARTS = ("read", "edit", "delete", "bash", "run", "think", "list", "search", "sql", "query", "todo", "plan", "wait")
 speaking = st.lists(st.sampled_from((*_PARTS, "Zebra", "x1", "mcp__a")), min_size=1, max_size=3).map("_".join)
 """Names whose words mean something, and something else than the tool is."""
 
 
+@each_kind
 @bounded
 @given(
-    runs(),
+    st.data(),
     st.lists(speaking, min_size=6, max_size=6, unique_by=str.casefold),
     st.integers(0, 40_000).map(word),
 )
-def test_names_of_tools_do_not_matter(run: list[Turn], names: list[str], other: str) -> None:
+def test_names_of_tools_do_not_matter(kind: str, data: Any, names: list[str], other: str) -> None:
     """Where the settings say what the tools are, and are renamed along."""
+    run = data.draw(runs(kind))
     new = dict(zip((READ, FETCH, SEARCH, EDIT, SHELL, THINK), names, strict=True)) | {OTHER: other}
     renamed = Rules(
-        **{name: tuple(new[tool] for tool in getattr(SETTINGS, name)) for name in _KINDS},
+        **{name: tuple(new[tool] for tool in getattr(SETTINGS, name)) for name in _SAID},
     )
     assert renamed != SETTINGS
 
@@ -53,17 +58,21 @@ def test_names_of_tools_do_not_matter(run: list[Turn], names: list[str], other: 
     assert told == plain
 
 
+@each_kind
 @bounded
-@given(runs(), st.binary(min_size=1, max_size=16))
-def test_the_secret_does_not_matter(run: list[Turn], key: bytes) -> None:
+@given(st.data(), st.binary(min_size=1, max_size=16))
+def test_the_secret_does_not_matter(kind: str, data: Any, key: bytes) -> None:
     """Fingerprints are keyed: no order of theirs may decide anything."""
+    run = data.draw(runs(kind))
     assert judged(messages(run), key=key) == judged(messages(run), key=KEY)
 
 
+@each_kind
 @bounded
-@given(runs(), st.randoms(use_true_random=False))
-def test_the_order_of_keys_does_not_matter(run: list[Turn], chance: Any) -> None:
+@given(st.data(), st.randoms(use_true_random=False))
+def test_the_order_of_keys_does_not_matter(kind: str, data: Any, chance: Any) -> None:
     """At any depth, another order for each call."""
+    run = data.draw(runs(kind))
 
     def shuffled(value: Any) -> Any:
         if isinstance(value, dict):
@@ -88,11 +97,13 @@ _IDS = {
 }
 
 
+@each_kind
 @bounded
-@given(runs(), st.sampled_from(sorted(_IDS)))
-def test_ids_do_not_matter(run: list[Turn], kind: str) -> None:
+@given(st.data(), st.sampled_from(sorted(_IDS)))
+def test_ids_do_not_matter(kind: str, data: Any, form: str) -> None:
     """Also such as come again in each message, and none at all: results stand in the order of the calls."""
-    assert judged(messages(run, Written(id=_IDS[kind]))) == judged(messages(run))
+    run = data.draw(runs(kind))
+    assert judged(messages(run, Written(id=_IDS[form]))) == judged(messages(run))
 
 
 def _spaced(value: Any) -> str:
@@ -131,10 +142,12 @@ _FORMS = {
 }
 
 
+@each_kind
 @bounded
-@given(runs(), st.lists(st.sampled_from(sorted(_FORMS)), min_size=1, max_size=4))
-def test_how_arguments_are_serialised_does_not_matter(run: list[Turn], forms: list[str]) -> None:
+@given(st.data(), st.lists(st.sampled_from(sorted(_FORMS)), min_size=1, max_size=4))
+def test_how_arguments_are_serialised_does_not_matter(kind: str, data: Any, forms: list[str]) -> None:
     """One form for all calls, or another one each time."""
+    run = data.draw(runs(kind))
 
     def arguments(given: Json | str, turn: int, place: int) -> Any:
         return given if isinstance(given, str) else _FORMS[forms[turn % len(forms)]](given)
@@ -152,10 +165,12 @@ _VOLATILE = {
 }
 
 
+@each_kind
 @bounded
-@given(runs(), st.lists(st.sampled_from(sorted(_VOLATILE)), min_size=1, max_size=4, unique=True), st.booleans())
-def test_volatile_fields_of_results_do_not_matter(run: list[Turn], keys: list[str], nested: bool) -> None:
+@given(st.data(), st.lists(st.sampled_from(sorted(_VOLATILE)), min_size=1, max_size=4, unique=True), st.booleans())
+def test_volatile_fields_of_results_do_not_matter(kind: str, data: Any, keys: list[str], nested: bool) -> None:
     """JSON objects gain keys that change with every answer."""
+    run = data.draw(runs(kind))
 
     def result(told: str, turn: int, place: int) -> str:
         if not told.startswith("{"):
@@ -180,13 +195,15 @@ _TRAILERS = {
 }
 
 
+@each_kind
 @bounded
-@given(runs(), st.sampled_from(sorted(_TRAILERS)))
-def test_volatile_lines_of_results_do_not_matter(run: list[Turn], kind: str) -> None:
+@given(st.data(), st.sampled_from(sorted(_TRAILERS)))
+def test_volatile_lines_of_results_do_not_matter(kind: str, data: Any, form: str) -> None:
     """A line that ends each text of some length: always the same, or another each time."""
+    run = data.draw(runs(kind))
 
     def ended(told: str, number: int) -> str:
-        return f"{told}\n{_TRAILERS[kind](number)}" if "\n" in told and not told.startswith("{") else told
+        return f"{told}\n{_TRAILERS[form](number)}" if "\n" in told and not told.startswith("{") else told
 
     always = Written(result=lambda told, turn, place: ended(told, 5))
     anew = Written(result=lambda told, turn, place: ended(told, turn * 10 + place))
@@ -197,11 +214,13 @@ _EXPLAINING = "Run the tests cat rm patch create > a.txt sleep 5 and é \\".spli
 explaining = st.lists(st.sampled_from(_EXPLAINING), max_size=4).map(" ".join)
 
 
+@each_kind
 @bounded
-@given(runs(), st.lists(explaining, min_size=1, max_size=5))
-def test_arguments_that_do_not_count_do_not_matter(run: list[Turn], texts: list[str]) -> None:
+@given(st.data(), st.lists(explaining, min_size=1, max_size=5))
+def test_arguments_that_do_not_count_do_not_matter(kind: str, data: Any, texts: list[str]) -> None:
     """What the settings call ignored, and what only explains a call: another one each time, or none."""
-    rules = Rules(ignore_args={"*": ("nonce",)}, **{name: getattr(SETTINGS, name) for name in _KINDS})
+    run = data.draw(runs(kind))
+    rules = Rules(ignore_args={"*": ("nonce",)}, **{name: getattr(SETTINGS, name) for name in _SAID})
 
     def arguments(given: Json | str, turn: int, place: int) -> str:
         if isinstance(given, str):

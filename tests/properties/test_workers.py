@@ -13,7 +13,7 @@ from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
 from guardproxy.telemetry import Telemetry, TurnReport
 from tests.live import OFFSET, Answer, Got, Json, Live, Said, config_of, live
-from tests.properties.runs import SETTINGS, Turn, judged, messages, runs
+from tests.properties.runs import KINDS, SETTINGS, Turn, judged, messages, runs
 from tests.store.kit import emptied
 
 STEP_MS = 20_000
@@ -127,7 +127,7 @@ async def _ask(worker: Live, play: Play, turn: int, streamed: bool) -> Answer:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
-    st.lists(runs(), min_size=2, max_size=4),
+    st.lists(st.sampled_from(KINDS).flatmap(runs), min_size=2, max_size=4),
     st.lists(st.integers(0, 3), min_size=5, max_size=9),
     st.booleans(),
     st.booleans(),
