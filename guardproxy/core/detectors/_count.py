@@ -186,6 +186,14 @@ def members(run: list[Round]) -> tuple[Fp, ...]:
     return tuple(dict.fromkeys(step.near for one in reversed(run) for step in one.steps))
 
 
+def together(nears: tuple[Fp, ...]) -> Fp:
+    """One fingerprint of several actions, in whatever order; that of the least one would be one by the key."""
+    made = 0
+    for near in nears:
+        made ^= int.from_bytes(near)
+    return made.to_bytes(16)
+
+
 def evidence(run: list[Round]) -> tuple[int, ...]:
     """Ordinals of the rounds' steps, ascending."""
     return tuple(sorted(at for one in run for at in one.at))

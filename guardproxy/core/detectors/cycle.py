@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from guardproxy.core.detectors._count import PENDING, evidence, members, named, recurs, rounds
+from guardproxy.core.detectors._count import PENDING, evidence, members, named, recurs, rounds, together
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Trail, Triple
 
@@ -43,7 +43,7 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
         reason = f"the same {period} steps ({named(lap[::-1])}, …) {laps} times in a circle with the same results"
         nears = members(lap)
         unit = sum(len(one.steps) for one in lap)
-        return Finding("cycle", laps, settings.triple, min(nears), nears, reason, evidence(run), unit)
+        return Finding("cycle", laps, settings.triple, together(nears), nears, reason, evidence(run), unit)
     return None
 
 

@@ -37,7 +37,9 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     if len(run) < 2:
         return None
     reason = f"{named(run)} sent a plan {len(run)} times in a row in which nothing has moved"
-    return Finding("unmoved_plan", len(run), settings.triple, min(wanted)[0], members(run), reason, evidence(run))
+    return Finding(
+        "unmoved_plan", len(run), settings.triple, last.steps[0].bearing.shape, members(run), reason, evidence(run)
+    )
 
 
 def _shapes(one: Round) -> frozenset[tuple[Fp, Fp]]:
