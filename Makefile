@@ -10,7 +10,7 @@ PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check
 TOOLS := redis-server prometheus
 SHARED ?= ../shared
 
-.PHONY: demo test run bench verify lint score tools local-model
+.PHONY: demo test run bench verify lint score sources tools local-model
 .DEFAULT_GOAL := demo
 
 demo: $(DEMO)  ## a looping agent without and with the proxy
@@ -39,6 +39,9 @@ score: $(DEMO)  ## decisions on labelled runs against their labels; CONFIG=FILE.
 	mkdir -p build && .venv/bin/guardproxy replay --json $(if $(CONFIG),--config $(CONFIG)) \
 	$(SHARED)/trajectories/dev.jsonl.gz > build/decisions.jsonl && \
 	.venv/bin/python $(SHARED)/tools/score.py build/decisions.jsonl $(SHARED)/trajectories/dev-labels.jsonl --misses
+
+sources: $(DEMO)  ## the same runs by source: what each rule and each threshold owes to one of them; writes docs/sources.md
+	.venv/bin/python -m tests.sources
 
 local-model: $(DEMO)  ## the demo with a real llama.cpp server and a real 135M model
 	$(PIP) xllamacpp

@@ -27,6 +27,7 @@ from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
 from guardproxy.core.pause import announced_ms
 from guardproxy.core.plan import shape
 from guardproxy.core.signature import signature_text
+from guardproxy.core.spelling import plain
 from guardproxy.core.tools import (
     DEFAULT_RULES,
     Rules,
@@ -188,6 +189,7 @@ class Fingerprinter:
             return found
         tool, hasher = self._tool(name)
         told, alike, numberless, valid = canonical(arguments, tool, defaults)
+        arguments = plain(arguments, tool)
         exact = _finish(hasher, told)
         near = exact if alike is told else _finish(hasher, alike)
         masked = near if numberless is alike else _finish(hasher, numberless)
@@ -206,18 +208,19 @@ class Fingerprinter:
 
     def _result(self, call: Call, result: Message) -> tuple[Fp, Fp, Fp, int]:
         tool, hasher = self._tool(call[0])
+        asked_for = plain(call[1], tool)
         raw, told, reads = strip_own(result[1]), result[6], tool.reads
         found = opened(raw)
         if found is not None:
             raw = found[0]
             told = found.told() if told is None else told
-            reads = reads or (found[1] == 0 and only_looks(call[1], tool))
+            reads = reads or (found[1] == 0 and only_looks(asked_for, tool))
         text = result_text(raw)
         inner = outcome.body(text)
-        empty = hollow(inner, call[1])
+        empty = hollow(inner, asked_for)
         if empty is not None:
             text = inner = empty
-            told = told or replaces(call[1], tool) or None  # what was to be replaced is not there
+            told = told or replaces(asked_for, tool) or None  # what was to be replaced is not there
         flags = int(outcome.flags(inner, reads=reads, told=told))
         if tool.failure_ok:
             flags &= ~_FAILED
@@ -225,10 +228,10 @@ class Fingerprinter:
             flags = (flags | _MEDIA) & ~_VOID
             text = f"{text}\0{self.hash16(*result[5]).hex()}"
         elif not flags & (_FAILED | _PENDING):
-            flags |= self._bare(inner, call[1], tool)
+            flags |= self._bare(inner, asked_for, tool)
         printed = self._printed(f"{text}\0{found[1]}" if found is not None and found[1] else text)
         if flags & _FAILED:
-            signature = _finish(hasher, f"error\0{signature_text(inner, call[1])}")
+            signature = _finish(hasher, f"error\0{signature_text(inner, asked_for)}")
             return printed, _finish(self._results, without_digits(inner[:4096])), signature, flags
         if flags & _VOID:
             return printed, _finish(self._results, without_digits(inner[:4096])), NO_FP, flags

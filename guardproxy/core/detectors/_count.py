@@ -156,7 +156,7 @@ def _round(held: list[tuple[int, Step]], rest: int) -> Round:
     distinct: dict[Pair, tuple[int, Step]] = {}
     for at, step in reversed(held):
         distinct.setdefault(step.pair, (at, step))
-    chosen = [distinct[pair] for pair in sorted(distinct)]
+    chosen = [*distinct.values()]  # as they stand: an order by hashes would be one by the key
     key: Key = frozenset(distinct) if len(distinct) > 1 else next(iter(distinct))
     return Round(tuple(s for _, s in chosen), tuple(at for at, _ in chosen), len(held) - len(chosen), key, rest)
 
@@ -245,6 +245,14 @@ def scheduled(past: list[Round], places: Sequence[int]) -> bool:
 def members(run: list[Round]) -> tuple[Fp, ...]:
     """The near actions of the rounds, each once, oldest first."""
     return tuple(dict.fromkeys(step.near for one in reversed(run) for step in one.steps))
+
+
+def together(nears: tuple[Fp, ...]) -> Fp:
+    """One fingerprint of several actions, in whatever order; that of the least one would be one by the key."""
+    made = 0
+    for near in nears:
+        made ^= int.from_bytes(near)
+    return made.to_bytes(16)
 
 
 def evidence(run: list[Round]) -> tuple[int, ...]:

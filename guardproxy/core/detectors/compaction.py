@@ -44,7 +44,7 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     nears = tuple(dict.fromkeys(step.near for step in run))
     reason = f"the conversation was shortened {count} times and no call since has brought anything new"
     evidence = tuple(trail.first + place for place in sorted({*at, len(steps) - 1}))
-    return Finding("compaction", count, settings.triple, min(nears), nears, reason, evidence)
+    return Finding("compaction", count, settings.triple, nears[0], nears, reason, evidence)
 
 
 def _shortened(steps: tuple[Step, ...]) -> list[int]:

@@ -11,7 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from guardproxy.core.detectors._count import NEVER, PENDING, evidence, members, named, recurs, rounds, scheduled
+from guardproxy.core.detectors._count import (
+    NEVER,
+    PENDING,
+    evidence,
+    members,
+    named,
+    recurs,
+    rounds,
+    scheduled,
+    together,
+)
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Trail, Triple
 
@@ -46,7 +56,7 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
         unit, triple, spared = sum(len(one.steps) for one in lap), settings.triple, None
         if scheduled(past, range(0, laps * period, period)):
             triple, spared = NEVER, Spared(Exemption.LONG_PAUSES, "cycle", laps, evidence(run))
-        return Finding("cycle", laps, triple, min(nears), nears, reason, evidence(run), unit, spared)
+        return Finding("cycle", laps, triple, together(nears), nears, reason, evidence(run), unit, spared)
     return None
 
 

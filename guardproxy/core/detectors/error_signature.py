@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from guardproxy.core.detectors._count import FAILED, MUTATES, Round, evidence, has, members, named, newest, rounds, row
 from guardproxy.core.exemption import Exemption, Spared
-from guardproxy.core.model import Finding, Trail, Triple
+from guardproxy.core.model import Finding, Step, Trail, Triple
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,16 @@ class Settings:
 
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
-    """Count how many rounds in a row hold a failure of the newest one's tool and kind."""
+    """Count how many rounds in a row hold a failure of a tool and kind that the newest one has, too."""
     last = newest(trail)
-    if last is None or not has(last.steps[-1].flags, FAILED):
+    if last is None:
         return None
-    wanted = last.steps[-1]
+    wanted = {(step.tool, step.signature): step for step in last.steps if has(step.flags, FAILED)}
+    found = [f for step in wanted.values() if (f := _row(step, trail, settings))]
+    return max(found, key=lambda f: (f.rung, f.count), default=None)
+
+
+def _row(wanted: Step, trail: Trail, settings: Settings) -> Finding | None:
     sign, tool = wanted.signature, wanted.tool
     run, strangers = row(rounds(trail), lambda one: any(s.signature == sign and s.tool == tool for s in one.steps))
     if len(run) - strangers < 2 or len(members(run)) < 2:

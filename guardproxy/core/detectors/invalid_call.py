@@ -39,4 +39,5 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
 
 
 def _alike(one: Round, other: Round) -> bool:
-    return one.steps[0].tool == other.steps[0].tool or (one.every(NO_TOOL) and other.every(NO_TOOL))
+    tools = {step.tool for step in other.steps}
+    return any(step.tool in tools for step in one.steps) or (one.every(NO_TOOL) and other.every(NO_TOOL))

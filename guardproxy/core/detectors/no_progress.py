@@ -34,15 +34,13 @@ class Settings:
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
     """Count failing checks that do not move, and reports without a gain; the one further up the ladder is told."""
-    found = [_unmoved(trail, settings), _reported(trail, settings)]
+    last = newest(trail)
+    failing = [step for step in last.steps if has(step.flags, FAILED) and not has(step.flags, VOID)] if last else []
+    found = [*[_unmoved(trail, step, settings) for step in failing], _reported(trail, settings)]
     return max((f for f in found if f), key=lambda f: (f.rung, f.count), default=None)
 
 
-def _unmoved(trail: Trail, settings: Settings) -> Finding | None:
-    last = newest(trail)
-    wanted = last.steps[-1] if last else None
-    if wanted is None or not has(wanted.flags, FAILED) or has(wanted.flags, VOID):
-        return None
+def _unmoved(trail: Trail, wanted: Step, settings: Settings) -> Finding | None:
     checks: list[tuple[int, Step]] = []
     changed, since = True, 0
     for one in rounds(trail):

@@ -71,7 +71,7 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     reason = f"{len(run)} rounds in a row repeat earlier calls with their earlier results ({named(run)} last)"
     nears = members(run)
     at = evidence(run)
-    return Finding("nothing_new", max(1, count), settings.triple, min(nears), nears, reason, at, 1, spared)
+    return Finding("nothing_new", max(1, count), settings.triple, nears[0], nears, reason, at, 1, spared)
 
 
 def _changes(step: Step, told: set[Fp]) -> bool:

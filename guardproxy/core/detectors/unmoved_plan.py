@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from guardproxy.core.detectors._count import FAILED, Round, evidence, has, members, named, newest, rounds
-from guardproxy.core.model import NO_FP, Finding, Trail, Triple
+from guardproxy.core.model import NO_FP, Finding, Fp, Trail, Triple
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +28,22 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     last = newest(trail)
     if last is None or not _plans(last):
         return None
-    newest_plan = last.steps[-1]
-    wanted = newest_plan.bearing.shape
+    wanted = _shapes(last)
     run: list[Round] = []
     for one in rounds(trail):
-        plan = one.steps[-1]
-        if not _plans(one) or plan.bearing.shape != wanted or plan.result != newest_plan.result:
+        if not _plans(one) or _shapes(one) != wanted:
             break
         run.append(one)
     if len(run) < 2:
         return None
     reason = f"{named(run)} sent a plan {len(run)} times in a row in which nothing has moved"
-    return Finding("unmoved_plan", len(run), settings.triple, wanted, members(run), reason, evidence(run))
+    return Finding(
+        "unmoved_plan", len(run), settings.triple, last.steps[0].bearing.shape, members(run), reason, evidence(run)
+    )
+
+
+def _shapes(one: Round) -> frozenset[tuple[Fp, Fp]]:
+    return frozenset((step.bearing.shape, step.result) for step in one.steps)
 
 
 def _plans(one: Round) -> bool:
