@@ -7,10 +7,8 @@ a fact holds tool names, flags, times and 16-byte hashes.
 from __future__ import annotations
 
 import hashlib
-import struct
 import unicodedata
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Mapping
 
 from xxhash import xxh3_128_digest
 
@@ -20,6 +18,7 @@ from guardproxy.core.canon import NOTHING, canonical
 from guardproxy.core.envelope import opened
 from guardproxy.core.extent import asked, borne
 from guardproxy.core.fact import FLAGS, is_boundary, pack, stamp, unpack
+from guardproxy.core.hashing import Hasher, finish, framed, hash16, raw
 from guardproxy.core.hollow import hollow
 from guardproxy.core.mask import WHOLE, mask, result_text, without_digits
 from guardproxy.core.memo import Memo
@@ -69,32 +68,6 @@ def strip_own(text: str) -> str:
     return "\n\n".join(part for part in paragraphs if not part.startswith(GUARD_MARK))
 
 
-def hash16(key: bytes, *parts: str | bytes) -> Fp:
-    """Keyed 128-bit hash of parts; lengths are hashed too, so that no two lists of parts run together."""
-    return hashlib.blake2b(_framed(parts), key=key, digest_size=16).digest()
-
-
-_LENGTHS = tuple(struct.Struct(f"<{number}I") for number in range(32))
-
-
-def _framed(parts: Sequence[str | bytes]) -> bytes:
-    """All lengths, then all parts: of two lists with one framing the shorter would have to hold less and more."""
-    form = _LENGTHS[len(parts)] if len(parts) < len(_LENGTHS) else struct.Struct(f"<{len(parts)}I")
-    if parts and type(parts[-1]) is str:  # bytes mostly come last, and an exception costs as much as the hash
-        try:
-            text = "".join(cast("Sequence[str]", parts))
-        except TypeError:  # bytes among them all the same
-            text = None
-        if text is not None and text.isascii():
-            return form.pack(*map(len, parts)) + text.encode()
-    raw = [_raw(part) for part in parts]
-    return form.pack(*map(len, raw)) + b"".join(raw)
-
-
-def _raw(part: str | bytes) -> bytes:
-    return part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
-
-
 Defaults = Mapping[str, Mapping[str, object]]
 """By tool: what its schema in the request says of arguments that are left out."""
 
@@ -104,16 +77,6 @@ _UNANSWERED = int(Flag.UNANSWERED)
 _ROUND_START, _INVALID, _THINK, _MUTATES = map(int, (Flag.ROUND_START, Flag.INVALID, Flag.THINK, Flag.MUTATES))
 _MEDIA, _VOID, _FAILED, _PENDING, _SILENT = map(int, (Flag.MEDIA, Flag.VOID, Flag.FAILED, Flag.PENDING, Flag.SILENT))
 _LOOKS = int(Flag.LOOKS)
-
-
-_Hasher = hashlib.blake2b
-
-
-def _finish(hasher: _Hasher, text: str | bytes) -> Fp:
-    """The hash of what the hasher has taken in and a text after it."""
-    digest = hasher.copy()
-    digest.update(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
-    return digest.digest()
 
 
 class Fingerprinter:
@@ -129,7 +92,7 @@ class Fingerprinter:
         self._calls = Memo[int, _Called](memo_size)
         self._results = self._keyed.copy()
         self._results.update(b"result")
-        self._tools: dict[str, tuple[Tool, _Hasher]] = {}
+        self._tools: dict[str, tuple[Tool, Hasher]] = {}
         self.memo = Memo[int, object](4 * memo_size)
         """What callers remember of the texts that this printer has seen."""
         self.marks = pack(self.boundary(0)), pack(self.blank_step(0))
@@ -138,12 +101,12 @@ class Fingerprinter:
     def hash16(self, *parts: str | bytes) -> Fp:
         """`hash16` with this key, which is quicker where it has been set up."""
         digest = self._keyed.copy()
-        digest.update(_framed(parts))
+        digest.update(framed(parts))
         return digest.digest()
 
     def quick16(self, *parts: str | bytes) -> Fp:
         """A digest of long texts, ten times as quick: for what is compared, never for what others could forge."""
-        return xxh3_128_digest(_framed(parts), self._seed)
+        return xxh3_128_digest(framed(parts), self._seed)
 
     def step(
         self, call: Call, result: Message | None, *, first: bool, at_ms: int, defaults: Mapping[str, object] = NOTHING
@@ -172,13 +135,13 @@ class Fingerprinter:
                 bears = borne(bears, strip_own(result[1]), failed=bool(more & _FAILED), paged=paged)
         return flags | more, call[0].strip(), exact, near, masked, answer, masked_answer, signature, bears
 
-    def _bearing(self, hasher: _Hasher, near: str, arguments: str, tool: Tool) -> tuple[Bearing, bool]:
+    def _bearing(self, hasher: Hasher, near: str, arguments: str, tool: Tool) -> tuple[Bearing, bool]:
         """What a call bears on, as far as it says so itself, and whether that is pages; most bear on nothing."""
         part = asked(near, arguments, tool)
         if part is not None:
-            return Bearing(_finish(hasher, f"extent\0{part.what}"), part.start, part.stop), part.paged
+            return Bearing(finish(hasher, f"extent\0{part.what}"), part.start, part.stop), part.paged
         plan = "" if tool.shell else shape(arguments)
-        return Bearing(shape=_finish(hasher, f"plan\0{plan}")) if plan else bearing.NOTHING, False
+        return Bearing(shape=finish(hasher, f"plan\0{plan}")) if plan else bearing.NOTHING, False
 
     def _called(self, call: Call, defaults: Mapping[str, object] = NOTHING) -> _Called:
         """What is known of a call alone, remembered: it is seen when it is proposed and again with its result."""
@@ -190,9 +153,9 @@ class Fingerprinter:
         tool, hasher = self._tool(name)
         told, alike, numberless, valid = canonical(arguments, tool, defaults)
         arguments = plain(arguments, tool)
-        exact = _finish(hasher, told)
-        near = exact if alike is told else _finish(hasher, alike)
-        masked = near if numberless is alike else _finish(hasher, numberless)
+        exact = finish(hasher, told)
+        near = exact if alike is told else finish(hasher, alike)
+        masked = near if numberless is alike else finish(hasher, numberless)
         flags = 0 if valid and name.strip() else _INVALID
         pauses = waits(arguments, tool) if tool.waits else ""
         if tool.think or pauses == "only":
@@ -231,18 +194,18 @@ class Fingerprinter:
             flags |= self._bare(inner, asked_for, tool)
         printed = self._printed(f"{text}\0{found[1]}" if found is not None and found[1] else text)
         if flags & _FAILED:
-            signature = _finish(hasher, f"error\0{signature_text(inner, asked_for)}")
-            return printed, _finish(self._results, without_digits(inner[:4096])), signature, flags
+            signature = finish(hasher, f"error\0{signature_text(inner, asked_for)}")
+            return printed, finish(self._results, without_digits(inner[:4096])), signature, flags
         if flags & _VOID:
-            return printed, _finish(self._results, without_digits(inner[:4096])), NO_FP, flags
+            return printed, finish(self._results, without_digits(inner[:4096])), NO_FP, flags
         rest = None if flags & (_MEDIA | _PENDING | _SILENT) else sketch(text)
-        return printed, printed, NO_FP if rest is None else _finish(self._results, b"sketch\0" + rest), flags
+        return printed, printed, NO_FP if rest is None else finish(self._results, b"sketch\0" + rest), flags
 
     def _printed(self, text: str) -> Fp:
         """A result's fingerprint. A long one is first made short, by a hash that is ten times as quick."""
         if len(text) < LONG_RESULT:
-            return _finish(self._results, text)
-        return _finish(self._results, b"long\0" + xxh3_128_digest(_raw(text), self._seed))
+            return finish(self._results, text)
+        return finish(self._results, b"long\0" + xxh3_128_digest(raw(text), self._seed))
 
     def _bare(self, inner: str, arguments: str, tool: Tool) -> int:
         """How a success is no evidence: it is bare, or the call itself has waited before it looked."""
@@ -251,13 +214,13 @@ class Fingerprinter:
         silent = not only_looks(arguments, tool) if outcome.blank(inner) else outcome.affirmed(inner)
         return _SILENT if silent else 0
 
-    def _tool(self, called: str) -> tuple[Tool, _Hasher]:
+    def _tool(self, called: str) -> tuple[Tool, Hasher]:
         """What kind of tool that is, and a hasher that has taken in its name."""
         known = self._tools.get(called)
         if known is None:
             name = called.strip().casefold()
             hasher = self._keyed.copy()
-            hasher.update(_framed(("call", name)))
+            hasher.update(framed(("call", name)))
             if len(self._tools) >= 1024:
                 self._tools.clear()
             known = self._tools[called] = (tool_of(name, self.rules), hasher)

@@ -97,10 +97,7 @@ class Declared:
 
 @value
 class Ask:
-    """One request, read by a surface. `body` stays the bytes received; only what is used is parsed.
-
-    `head`: leading system messages and the first user message. `tail`: enough for the window, from `tail_start` on.
-    """
+    """One request: the bytes received, the leading system and first user messages, the window from `tail_start` on."""
 
     surface: str
     model: str

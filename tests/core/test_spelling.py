@@ -45,4 +45,6 @@ def test_what_a_command_does_is_seen_in_any_spelling() -> None:
     assert not changes(plain('{"command": "pytest", "description": "Run the patch tests"}', SHELL))
     assert changes(plain('{"command": "\\u0072m a"}', SHELL))
     assert only_looks(plain('{"command":  "ls",\n "timeout":  5}', SHELL), SHELL)
-    assert waits(plain('{"explanation": "It is still building, so wait a little more.", "cmd": "sleep 5"}', SHELL), SHELL)
+    assert waits(
+        plain('{"explanation": "It is still building, so wait a little more.", "cmd": "sleep 5"}', SHELL), SHELL
+    )
