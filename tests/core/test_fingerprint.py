@@ -151,3 +151,35 @@ def test_ten_megabytes_cost_a_few_milliseconds(text: str) -> None:
     assert time.process_time() - began < 0.1
     other = neutral({"role": "tool", "content": text[: len(text) // 2] + "!" + text[len(text) // 2 + 1 :]})
     assert PRINTER.step(Call("f", "{}"), other, first=True, at_ms=0).result != one.result
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "result", "thinks", "rest_ms"),
+    [
+        ("wait", '{"seconds":5}', "Waited 5 seconds", True, 5_000),
+        ("browser_wait_for", '{"time":2}', "Waited for 2 seconds", True, 2_000),
+        ("wait", '{"seconds":5}', "Error: timed out", False, 5_000),  # what never comes is evidence
+        ("bash", '{"command":"sleep 5"}', "", True, 5_000),
+        ("bash", '{"command":"sleep 5"}', "Error: timed out", True, 5_000),
+        ("bash", '{"command":"sleep 5; date"}', "noon", False, 5_000),
+        ("bash", '{"command":"date"}', "noon", False, 0),
+    ],
+)
+def test_waits(tool: str, arguments: str, result: str, *, thinks: bool, rest_ms: int) -> None:
+    made = step(tool, arguments, result)
+    assert (bool(made.flags & Flag.THINK), made.bearing.rest_ms) == (thinks, rest_ms)
+
+
+@pytest.mark.parametrize(
+    ("tool", "result", "left"),
+    [
+        ("run_tests", "12 passed", 0),
+        ("run_tests", "3 failed", 3),
+        ("run_tests", "ran", -1),
+        ("run_tests", "ran\n\n[guardproxy] 12 passed", -1),  # our own words
+        ("edit_file", "12 passed", -1),
+        ("read_file", "12 passed", -1),
+    ],
+)
+def test_what_a_check_says_of_failures(tool: str, result: str, left: int) -> None:
+    assert step(tool, "{}", result).bearing.left == left

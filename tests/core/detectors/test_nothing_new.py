@@ -29,6 +29,7 @@ NEW: Turn = ("look", '{"at":"d"}', "saw d")
         ([A, B, C, EDIT, A, B, C, EDIT, A, B, C], 4),  # the same change again is none
         ([A, B, C, SAVED, A, B, C, SAVED_TOO, A, B, C, B], 4),  # nor is one that is told of in the same words
         ([A, B, C, REFUSED, A, B, C], 3),
+        ([A, B, C, SAVED, A, B, C], None),
         ([A, B, C, WAIT, A, B, C, A, B], 2),
         ([("touch_create", '{"p":"a"}', ""), ("touch_create", '{"p":"b"}', "")] * 4, None),
     ],

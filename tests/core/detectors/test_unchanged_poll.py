@@ -24,6 +24,7 @@ def poll(number: int, answer: str = "still running") -> Turn:
         ([poll(1), ("read", "{}", "x")] * 4 + [poll(1)], 4000, 5),
         ([poll(1)] * 4 + [poll(1, "step 2 of 9, running")] + [poll(1)] * 3, 4000, 3),
         ([poll(1)] * 4 + [poll(1, "done")], 4000, None),
+        ([("bash", '{"command":"sleep 45; curl -s x"}', "it is well")] * 8, 4000, 4),
         ([poll(1), ("sleep", '{"seconds":20}', "")] * 7 + [poll(1)], 4000, 8),
         ([poll(1), ("sleep", '{"seconds":45}', "")] * 7 + [poll(1)], 4000, 4),
         ([poll(1), ("sleep", '{"seconds":20}', ""), ("sleep", '{"seconds":20}', "")] * 7 + [poll(1)], 4000, 4),
