@@ -7,18 +7,30 @@ msgpack reader knows no binary type.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from struct import Struct, error as StructError, pack, unpack_from  # noqa: N812  # an exception's name
 from typing import Any
 
 import msgspec
 
+from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Opening, Spent, View
 from guardproxy.errors import StoreError
 
-SEPARATOR = "\x1f"
-"""Stands between session and thread in the scripts, so it may not occur in either."""
+SEPARATORS = "\x1e\x1f"
+"""Stand between runs, and between session and thread of a run, in the scripts: they may not occur in either."""
+
+RING = 64
+"""Facts of a thread that `begin` answers at most (DESIGN section 2). The store may keep some more."""
+
+AMOUNT = 2**53
+"""The scripts' numbers are exact up to here; what is above, is as good as endless."""
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
+_facts = msgspec.msgpack.Decoder(list[bytes]).decode
+_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_made = tuple.__new__  # a named tuple of all its fields at half the price
 
 
 def prefix(org: str) -> str:
@@ -26,96 +38,134 @@ def prefix(org: str) -> str:
     return "gp:{" + (org.replace("{", "(").replace("}", ")") or "-") + "}:"
 
 
+@lru_cache(maxsize=256)
+def _lines(shape: tuple[tuple[str, str, int, str, bool], ...]) -> tuple[str, tuple[str, ...], bytes, bytes]:
+    """What is the same in every request with these lines: kinds, keys, names and limits, see `state.lua`."""
+    kinds, keys, names = "", [], b""
+    for scope, dimension, _, key, clock in shape:
+        letter = {"session": "s", "span": "p"}.get(scope, "w")
+        letter = letter.upper() if clock else letter
+        keys += [key] if letter == "w" else []
+        names += _encode(f"{letter}:{dimension}")
+        kinds += {"s": "t", "p": "q", "w": "v"}.get(letter, letter) if dimension == "turns" else letter
+    limits = [max(-1, min(limit, AMOUNT)) for _, _, limit, _, _ in shape]
+    return kinds, tuple(keys), names, pack(f"<{len(limits)}q", *limits)
+
+
+def _holds(lines: tuple[Line, ...]) -> bytes:
+    try:
+        return pack(f"<{len(lines)}q", *[line[2] for line in lines])
+    except StructError:  # a client may ask for any number of tokens
+        return pack(f"<{len(lines)}q", *[min(line[2], AMOUNT) for line in lines])
+
+
 def opening(value: Opening, *, newest: int = 0) -> tuple[bytes, ...]:
     """ARGV of `begin.lua`. `newest`: send only so many rounds (0 = all); the script says if it needs the others."""
-    who, fact = value.identity, value.fact
+    who, fact, lines = value.identity, value.fact, value.lines
     sent = fact.rounds[-newest:]
-    head: tuple[Any, ...] = (
-        value.token,
-        _name(who.session),
-        _name(who.thread),
-        who.head,
-        who.fresh,
-        who.links,
-        fact.conversation,
-        fact.count,
-        len(sent),
-        len(sent) < len(fact.rounds),
-        fact.user,
-        value.lines,
-        value.lease_ms,
-        value.tooled,
-        value.offset_ms,
-        value.traceparent,
-        who.spoken,
+    kinds, keys, names, limits = _lines(tuple([(one[0], one[1], one[3], one[4], one[5]) for one in lines]))
+    head = _encode(
+        (
+            value.token,
+            _name(who.session),
+            _name(who.thread),
+            who.head,
+            who.fresh,
+            who.links,
+            fact.conversation,
+            fact.count,
+            len(sent),
+            len(sent) < len(fact.rounds),
+            fact.user,
+            value.lease_ms,
+            value.tooled,
+            value.offset_ms,
+            value.traceparent,
+            who.spoken,
+            kinds,
+            keys,
+        )
     )
-    rounds = _encode([(r.digest, r.index, len(r.facts), r.counts) for r in reversed(sent)])
-    return (_encode(head), fact.boundary, fact.blank, rounds, *(f for r in sent for f in r.facts))
+    rounds = b"".join([_encode((r.digest, r.index, len(r.facts), r.counts)) for r in reversed(sent)])
+    facts = [b"".join([_pack(fact) for fact in r.facts]) for r in sent]
+    return (head[3:], _pack(fact.boundary), _pack(fact.blank), rounds, names, limits + _holds(lines), *facts)
 
 
 def closing(value: Closing, *, swept: bool = False) -> tuple[bytes, ...]:
     """ARGV of `settle.lua`. `swept`: settle only if the lease has ended, with use = hold."""
-    head = (
-        value.token,
-        value.outcome,
-        value.answer,
-        value.spent,
-        value.delivered,
-        value.links,
-        len(value.facts),
-        len(value.episodes),
-        list(value.ledger),
-        value.close,
-        value.close_session,
-        value.count,
-        value.offset_ms,
-        swept,
+    head = _encode(
+        (
+            value.token,
+            value.outcome,
+            value.answer,
+            value.spent,
+            value.delivered,
+            value.links,
+            len(value.facts),
+            len(value.episodes),
+            list(value.ledger),
+            value.close,
+            value.close_session,
+            value.count,
+            value.offset_ms,
+            swept,
+        )
     )
-    return (_encode(head), value.record, *value.facts, *value.episodes, *value.ledger.values())
+    facts = b"".join([_pack(fact) for fact in value.facts])
+    return (head[1:], value.record, facts, *value.episodes, *value.ledger.values())
 
 
 def view(reply: object, value: Opening) -> View:
-    """The answer of `begin.lua`."""
-    if not isinstance(reply, list) or len(reply) != _ANSWER:
-        message = "the store gave an answer to begin that cannot be read"
-        raise StoreError(message)
-    sid, thread, turn, now, retry, admitted, closed_by, answers, rearmed, equal, steps, span, span_at = reply[:13]
-    born, new_session, counted, panic, traceparent, main, exempt, spent, short, counts = reply[13:23]
-    ring, episodes, ledger = reply[23:]
+    """The answer of `begin.lua`. `StoreError` if it is none."""
+    try:
+        return _view(reply, value)
+    except (ValueError, TypeError, StructError) as error:  # msgspec's own are among them
+        raise StoreError(f"the store gave an answer to begin that cannot be read: {error}") from error
+
+
+def _view(reply: Any, value: Opening) -> View:
+    answer, counters, ring, kept, since, *told = reply
+    sid, thread, steps, turn, now, retry, admitted, *more = _unpack(_ANSWER + answer)
+    closed_by, answers, rearmed, equal, *more = more
+    span, span_at, born, new_session, counted, panic, traceparent, main, exempt, short, counts = more
     lines = value.lines
+    spent = unpack_from(f"<{2 * len(lines)}q", counters) if counters else ()
+    facts = _facts(_SIZED(0xDD, kept) + ring) if kept else []
     return View(
-        session=sid.decode(),
-        thread=thread.decode(),
+        session=sid,
+        thread=thread,
         turn=turn,
         now_ms=now,
-        retry=retry == 1,
+        retry=retry,
         admitted=admitted == 1,
-        short=tuple(lines[i - 1] for i in sorted(short)) if short else (),
-        spent=tuple(map(Spent, lines, spent[::2], spent[1::2])),
-        closed=closed_by != b"",
-        closed_by=closed_by.decode(),
+        short=tuple([lines[i - 1] for i in sorted(short)]) if short else (),
+        spent=tuple([_made(Spent, one) for one in zip(lines, spent[::2], spent[1::2], strict=False)]),
+        closed=closed_by != "",
+        closed_by=closed_by,
         answers=answers,
         rearmed=rearmed,
         equal=equal,
         steps=steps,
-        ring=tuple(ring),
-        episodes=tuple(episodes),
-        ledger=dict(pairs(ledger)),
-        counts=dict(pairs(counts)),
+        ring=tuple(facts[max(0, len(facts) - since - RING) : len(facts) - since] if since else facts[-RING:]),
+        episodes=tuple(told[0]) if told else (),
+        ledger=dict(pairs(told[1])) if told else {},
+        counts=counts or {},
         span=span,
         span_started_ms=span_at,
         session_started_ms=born,
-        new_session=new_session == 1,
-        counted=counted == 1,
+        new_session=new_session,
+        counted=counted,
         panic=panic == 1,
-        traceparent=traceparent.decode(),
-        main=main == 1,
+        traceparent=traceparent,
+        main=main,
         exempt=exempt,
     )
 
 
-_ANSWER = 26
-"""Fields of the answer of `begin.lua`."""
+_ANSWER = b"\xdc\x00\x16"
+"""The values of an answer of `begin.lua`, 22 of them, made a list."""
+
+_SIZED = Struct(">BI").pack
 
 
 def pairs(flat: Sequence[Any]) -> Iterable[tuple[str, Any]]:
@@ -124,7 +174,7 @@ def pairs(flat: Sequence[Any]) -> Iterable[tuple[str, Any]]:
 
 
 def unpack(state: bytes) -> dict[str, Any]:
-    """A map as the scripts keep it (sessions, threads). `StoreError` if it is none."""
+    """A map as the scripts keep it (labels). `StoreError` if it is none."""
     try:
         fields = _unpack(state)
     except msgspec.DecodeError as error:
@@ -132,8 +182,27 @@ def unpack(state: bytes) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
+SESSION = (
+    *("form", "born", "at", "seen", "idle", "turn", "span", "span_at", "threads", "answers", "tooled", "closed"),
+    *("main", "latest", "traceparent", "layout", "counters"),
+)
+"""The values of a session, in the order of `state.lua`."""
+
+
+def session(state: bytes) -> dict[str, Any]:
+    """A session as the scripts keep it, but for its counters. Nothing for one that another version kept."""
+    try:
+        values = _raw(b"\xdc\x00" + bytes([len(SESSION)]) + state)
+        return {name: _unpack(raw) for name, raw in zip(SESSION[:-2], values, strict=False)}
+    except msgspec.DecodeError:
+        return {}
+
+
 def _name(text: str) -> str:
-    return text.replace(SEPARATOR, "_") if SEPARATOR in text else text
+    for separator in SEPARATORS:
+        if separator in text:
+            text = text.replace(separator, "_")
+    return text
 
 
 def _encode(value: object) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from guardproxy.store.redis import Store, Swept
 from tests.store.kit import ORG, Agent, keys, used_held
 
 MINUTE, HOUR = 60_000, 3_600_000
-SESSION, SPAN = "b:s:s", "b:s:p1"
+SESSION, SPAN = "s:s", "p:s"
 
 LIMITS = [
     # used, held, hold, limit, admitted
@@ -156,10 +157,11 @@ async def test_settle_goes_to_the_span_held(store: Store) -> None:
     await sub.begin()
     await slow.settle("text")
     slow.took(user="more")
+    assert await used_held(store, SPAN, "turns") == (2, 1)
     assert (await slow.begin()).span == 2
     await sub.settle()
-    assert await used_held(store, SPAN, "turns") == (3, 0)
-    assert await used_held(store, "b:s:p2", "turns") == (0, 1)
+    assert await used_held(store, SPAN, "turns") == (0, 1)
+    assert await used_held(store, SESSION, "turns") == (3, 1)
 
 
 @pytest.mark.parametrize("lease_ms", [1_000, 10 * MINUTE])
@@ -203,9 +205,11 @@ async def test_what_equal_runs_leave_behind_is_bounded(store: Store) -> None:
     agents = [Agent(store, ids="same") for _ in range(400)]
     for some in range(0, 400, 50):
         await asyncio.gather(*(agent.turn("text") for agent in agents[some : some + 50]))
-    sizes = {key: await store._client.command("ZCARD", key) for key in await keys(store) if key[10:12] in ("l:", "q:")}
-    assert len(sizes) == 3
+    sizes = {key: await store._client.command("ZCARD", key) for key in await keys(store) if key[10:12] == "m:"}
+    assert len(sizes) == 2
     assert all(200 < int(str(size)) < 400 for size in sizes.values())
+    asked = [await store._client.command("GET", key) for key in await keys(store) if key[10:12] == "a:"]
+    assert [len(str(runs).split("\\x1e")) for runs in asked] == [16]
 
 
 async def test_sweepers_side_by_side_settle_a_hold_once(store: Store) -> None:
@@ -219,10 +223,21 @@ async def test_sweepers_side_by_side_settle_a_hold_once(store: Store) -> None:
 async def test_a_lost_counter_does_not_go_below_nothing(store: Store) -> None:
     agent = Agent(store, session="s")
     await agent.begin()
-    await store._client.command("DEL", f"gp:{{{ORG}}}:{SESSION}")
+    lost = await store._client.command("GET", f"gp:{{{ORG}}}:{SESSION}")
+    assert isinstance(lost, bytes)
+    await store._client.command("SET", f"gp:{{{ORG}}}:{SESSION}", lost.replace(struct.pack("<qq", 0, 100), bytes(16)))
     await agent.settle()
     assert await used_held(store, SESSION, "cost_microusd") == (70, 0)
     assert int(str(await store._client.command("PTTL", f"gp:{{{ORG}}}:{SESSION}"))) > 24 * HOUR
+
+
+async def test_a_session_that_was_lost_begins_anew(store: Store) -> None:
+    agent = Agent(store, session="s")
+    await agent.begin()
+    await store._client.command("DEL", f"gp:{{{ORG}}}:{SESSION}")
+    await agent.settle()
+    view = await agent.begin()
+    assert (view.new_session, view.turn, {spent.used for spent in view.spent}) == (True, 1, {0})
 
 
 async def test_no_key_is_without_a_ttl_but_the_registry_and_the_live_sets(store: Store) -> None:

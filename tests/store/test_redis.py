@@ -92,7 +92,7 @@ async def test_a_script_that_the_server_forgot_is_loaded_again(store: Store) -> 
 
 
 async def test_an_error_of_the_server_is_a_store_error_and_keeps_the_connection(store: Store) -> None:
-    await store._client.command("RPUSH", f"gp:{{{ORG}}}:s:broken", "a list where a text belongs")
+    await store._client.command("RPUSH", f"gp:{{{ORG}}}:v:broken", "a list where a set belongs")
     with pytest.raises(StoreError, match="WRONGTYPE"):
         await Agent(store, session="broken").begin()
     assert (await Agent(store, session="s").begin()).admitted

@@ -21,8 +21,8 @@ async def test_a_retry_keeps_the_turn_and_appends_and_holds_no_turn(store: Store
     assert (again.retry, again.turn, again.steps, again.ring) == (True, first.turn, first.steps, first.ring)
     assert [(s.used, s.held) for s in again.spent] == [(2, 0), (2, 0), (140, 100)]
     await agent.settle()
-    assert await used_held(store, "b:s:s", "turns") == (2, 0)
-    assert await used_held(store, "b:s:s", "cost_microusd") == (210, 0)
+    assert await used_held(store, "s:s", "turns") == (2, 0)
+    assert await used_held(store, "s:s", "cost_microusd") == (210, 0)
 
 
 async def test_beside_an_open_attempt_the_second_is_a_retry_and_the_third_a_turn(store: Store) -> None:
@@ -196,8 +196,8 @@ async def test_a_request_without_tools_beside_a_session_with_them_costs_but_is_n
     assert (view.counted, view.thread, view.turn, view.ring) == (False, "aside", 1, ())
     assert [(s.used, s.held) for s in view.spent] == [(1, 0), (1, 0), (70, 100)]
     await title.settle("text")
-    assert await used_held(store, "b:s:s", "turns") == (1, 0)
-    assert await used_held(store, "b:s:s", "cost_microusd") == (140, 0)
+    assert await used_held(store, "s:s", "turns") == (1, 0)
+    assert await used_held(store, "s:s", "cost_microusd") == (140, 0)
     assert (await agent.begin()).turn == 2
     state = await store.session_state(ORG, "s")
     assert state
