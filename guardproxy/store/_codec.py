@@ -29,7 +29,6 @@ AMOUNT = 2**53
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
 _facts = msgspec.msgpack.Decoder(list[bytes]).decode
-_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _made = tuple.__new__  # a named tuple of all its fields at half the price
 
 
@@ -124,24 +123,25 @@ def view(reply: object, value: Opening) -> View:
 
 
 def _view(reply: Any, value: Opening) -> View:
-    answer, counters, ring, kept, since, *told = reply
-    sid, thread, steps, turn, now, retry, admitted, *more = _unpack(_ANSWER + answer)
-    closed_by, answers, rearmed, equal, *more = more
-    span, span_at, born, new_session, counted, panic, traceparent, main, exempt, short, counts = more
+    answer, ring, kept, since, *told = reply
+    steps, turn, now, retry, admitted, answers, rearmed, equal, span, span_at, *more = _NUMBERS.unpack_from(answer)
+    born, new_session, counted, panic, main, exempt = more
+    sid, thread, closed_by, traceparent, counters, more = texts(answer, _NUMBERS.size)
+    short, counts = _unpack(b"\x92" + more) if more else ((), {})
     lines = value.lines
     spent = unpack_from(f"<{2 * len(lines)}q", counters) if counters else ()
     facts = _facts(_SIZED(0xDD, kept) + ring) if kept else []
     return View(
-        session=sid,
-        thread=thread,
+        session=sid.decode(),
+        thread=thread.decode(),
         turn=turn,
         now_ms=now,
-        retry=retry,
+        retry=retry == 1,
         admitted=admitted == 1,
         short=tuple([lines[i - 1] for i in sorted(short)]) if short else (),
         spent=tuple([_made(Spent, one) for one in zip(lines, spent[::2], spent[1::2], strict=False)]),
-        closed=closed_by != "",
-        closed_by=closed_by,
+        closed=closed_by != b"",
+        closed_by=closed_by.decode(),
         answers=answers,
         rearmed=rearmed,
         equal=equal,
@@ -153,18 +153,26 @@ def _view(reply: Any, value: Opening) -> View:
         span=span,
         span_started_ms=span_at,
         session_started_ms=born,
-        new_session=new_session,
-        counted=counted,
+        new_session=new_session == 1,
+        counted=counted == 1,
         panic=panic == 1,
-        traceparent=traceparent,
-        main=main,
+        traceparent=traceparent.decode(),
+        main=main == 1,
         exempt=exempt,
     )
 
 
-_ANSWER = b"\xdc\x00\x16"
-"""The values of an answer of `begin.lua`, 22 of them, made a list."""
+def texts(raw: bytes, at: int) -> list[bytes]:
+    """The texts from an index on, each with its length in front."""
+    found = []
+    while at < len(raw):
+        end = at + 4 + int.from_bytes(raw[at : at + 4], "little")
+        found.append(raw[at + 4 : end])
+        at = end
+    return found
 
+
+_NUMBERS = Struct("<16q")
 _SIZED = Struct(">BI").pack
 
 
@@ -182,20 +190,20 @@ def unpack(state: bytes) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
-SESSION = (
-    *("form", "born", "at", "seen", "idle", "turn", "span", "span_at", "threads", "answers", "tooled", "closed"),
-    *("main", "latest", "traceparent", "layout", "counters"),
-)
-"""The values of a session, in the order of `state.lua`."""
+FORM = 2
+"""How the scripts keep a session: the first byte of it. See `state.lua`, and there for the order of the values."""
+
+SESSION = ("born", "at", "seen", "idle", "turn", "span", "span_at", "threads", "answers", "tooled")
+TEXTS = ("closed", "main", "latest", "traceparent")
 
 
 def session(state: bytes) -> dict[str, Any]:
     """A session as the scripts keep it, but for its counters. Nothing for one that another version kept."""
-    try:
-        values = _raw(b"\xdc\x00" + bytes([len(SESSION)]) + state)
-        return {name: _unpack(raw) for name, raw in zip(SESSION[:-2], values, strict=False)}
-    except msgspec.DecodeError:
+    if state[:1] != bytes([FORM]):
         return {}
+    numbers = unpack_from("<10d", state, 1)
+    found: dict[str, Any] = {name: int(number) for name, number in zip(SESSION, numbers, strict=True)}
+    return found | {name: text.decode() for name, text in zip(TEXTS, texts(state, 81), strict=False)}
 
 
 def _name(text: str) -> str:

@@ -1,15 +1,16 @@
 -- begin: admit one attempt of a turn, or say why not. Whole or not at all, safe to run twice.
 --
 -- Follows state.lua and resolve.lua in the same script and uses their locals: run (nil: a new thread), number, restart.
--- The answer: pack(see `answer_now`), the counters of the lines, ring, how many facts are in it, how many of them are
--- to be left out, and, where there are any, episodes and ledger (flat pairs).
+-- The answer: see `answer_now`, then the ring, how many facts are in it, how many of them are to be left out, and, where
+-- there are any, episodes and ledger (flat pairs).
 local RING, SLACK, ASKED, REARMS = 64, 32, 16, 3
 
--- A plain turn reads what it needs of its session and thread in this one call.
-local read = run and split(run) or session
-read = run and call('MGET', P .. 's:' .. read, P .. 't:' .. run, P .. 'r:' .. run) or call('MGET', P .. 's:' .. read)
 local sid, name = session, nil
-if run then sid, name = split(run) end
+if run then
+  local at = string.find(run, SEP, 1, true)
+  sid, name = string.sub(run, 1, at - 1), string.sub(run, at + 1)
+end
+local read = run and call('MGET', P .. 's:' .. sid, P .. 't:' .. run, P .. 'r:' .. run) or call('MGET', P .. 's:' .. sid)
 local s = read_session(read[1])
 local new_session, unresolved = not s, not run
 s = s or { born = now, at = now, seen = now, idle = 0, turn = 0, span = 0, span_at = now, threads = 0, answers = 0,
@@ -25,7 +26,7 @@ local new_thread = not t
 -- A named session that nothing is known of, with a history that was given to another: the client goes on under another
 -- id (a trace id for each request, a session taken up again). Budgets begin anew; the thread, its episodes and our texts
 -- go on, so that a loop is not left by changing its name.
-local heir_of = new_session and session ~= '' and not fresh and by_link(false, true)
+local heir_of = new_session and session ~= '' and not fresh and search(true)
 if heir_of then
   local left = call('MGET', P .. 't:' .. heir_of, P .. 'r:' .. heir_of)
   t, ring = read_thread(left[1]), left[2] or ''
@@ -46,14 +47,14 @@ local H = P .. 'h:' .. t.head -- of derived runs alone: only they are found, and
 -- One more answer of ours under this head: as often may the task be started again and still be the ended run. A start
 -- that met the ended run is no new ending: else a job that comes every minute would be refused for ever.
 -- The answer is kept, since the client may ask for it again.
-local function refuse(answer, spent, kept)
+local function refuse(answer, kept)
   if t.head ~= '' and not new_thread and not restart then
     call('HINCRBY', H, 'ended', 1)
     call('HSET', H, 'ended_at', now, 'ended_run', run)
     call('PEXPIRE', H, 2 * RUN_TTL)
   end
-  call('SET', K, pack('', spent, answer), 'PX', ANSWER_TTL)
-  return reply(answer, spent, kept and ring or '', kept, 0, run)
+  call('SET', K, struct.pack(TOKEN, 0, '', #answer, answer), 'PX', ANSWER_TTL)
+  return reply(answer, kept and ring or '', kept, 0, run)
 end
 
 -------------------------------------------------------------------------------------------------- is it closed
@@ -66,8 +67,9 @@ if closed and not rearm and panic == 0 then -- in a panic nothing is ended, all 
   one.answers = one.answers + 1
   if one == s or not fresh then one.at = now end -- a start again meets the cut for a while after it, not for ever
   if one == s then save_session(sid, s) else save_thread(run, t) end
-  return refuse(pack(sid, name, t.steps, t.turn > 0 and t.turn or s.turn, now, false, 1, one.closed, one.answers,
-    t.rearmed, t.equal, s.span, s.span_at, s.born, false, true, panic, s.traceparent, s.main == name, exempt, {}, {}), '', t)
+  return refuse(struct.pack(ANSWER, t.steps, t.turn > 0 and t.turn or s.turn, now, 0, 1, one.answers, t.rearmed, t.equal,
+    s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt, #sid, sid, #name, name,
+    #one.closed, one.closed, #s.traceparent, s.traceparent, 0, '', 0, ''), t)
 end
 
 ------------------------------------------------------------------------------------------ what is new about it
@@ -79,30 +81,28 @@ local again = same and not retry and t.state == 'answered' -- an equal request a
 local blank = again and t.answer == 'empty'
 local equal = same and not blank and t.equal + (again and 1 or 0) or 0
 
--- The i-th newest round: digest, index of the message, number of facts, counters to raise.
-local history, offset_of_next = {}, 0
-local function round(i)
-  while #history < i do offset_of_next, history[#history + 1] = cmsgpack.unpack_limit(ARGV[4], 1, offset_of_next) end
-  return history[i]
-end
-
--- How many of the newest rounds the ring does not have: down to the one last delivered, else those after the last
--- request. Second value: the delivered one is among them. nil: it may be one of those that were not sent.
-local function new_rounds()
-  if unknown then return not older and rounds or nil end
-  if not t.taken and t.delivered ~= '' then
-    for i = 1, rounds do
-      if round(i)[1] == t.delivered then return i, true end
+-- How many of the newest rounds (digest, index of the message, number of facts, counters to raise) the ring does not
+-- have: down to the one last delivered (`took`), else those after the last request. If it may be one of those that were
+-- not sent, we have to ask for them.
+local history, news, took = {}, 0, false
+if not (aside or same) then
+  local offset_of_next, raw = 0, ARGV[4]
+  local looking = not unknown and not t.taken and t.delivered ~= ''
+  for i = 1, rounds do
+    offset_of_next, history[i] = cmsgpack.unpack_limit(raw, 1, offset_of_next)
+    if unknown then
+      news = i
+    elseif looking and history[i][1] == t.delivered then
+      news, took = i, true
+      break
+    elseif news == i - 1 and count > t.count and history[i][2] >= t.count then
+      news = i
+    elseif not looking then
+      break
     end
-    if older then return nil end
   end
-  local some = 0
-  while some < rounds and count > t.count and round(some + 1)[2] >= t.count do some = some + 1 end
-  return (some < rounds or not older or count <= t.count) and some or nil
+  if older and not took and (unknown or looking or (news == rounds and count > t.count)) then return 0 end
 end
-local news, took = 0, false
-if not (aside or same) then news, took = new_rounds() end
-if not news then return 0 end
 
 -- Genuine: new words after a final answer that was handed on as such.
 local genuine = not (aside or same or unknown) and t.state == 'answered' and t.answer == 'text'
@@ -112,7 +112,7 @@ local begins = unknown and (fresh or spoken) and user ~= '' and not seen
 -- without may be an agent that puts its whole state into each prompt), a cut, or nothing for a while. While it waits
 -- for results, or an attempt runs, others are its sub-agents.
 if s.main ~= name and not aside and (genuine or rearm or begins) then
-  local m = thread_of(sid .. SEP .. s.main)
+  local m = read_thread(call('GET', P .. 't:' .. sid .. SEP .. s.main))
   if not m or m.closed ~= '' or (m.state ~= 'open'
     and ((tooled and m.state == 'answered' and m.answer == 'text') or now - m.at >= LATEST_MS)) then
     s.main = name
@@ -167,14 +167,16 @@ for i = 1, #kinds do
   if limit >= 0 and panic == 0 and spent[u] + spent[u + 1] + hold > limit then short[#short + 1] = i end
 end
 
-local counts = {}
-local function answer_now(admitted)
-  return pack(sid, aside and 'aside' or name, aside and 0 or t.steps, turn, now, retry, admitted, '', 0, t.rearmed,
-    equal, s.span, s.span_at, s.born, new_session, not aside, panic, s.traceparent, s.main == name, exempt, short,
-    counts)
+local counts, any = {}, #short > 0
+local function answer_now(admitted, standing)
+  local thread, steps, more = name, t.steps, any and pack(short, counts) or ''
+  if aside then thread, steps = 'aside', 0 end
+  return struct.pack(ANSWER, steps, turn, now, retry and 1 or 0, admitted, 0, t.rearmed, equal, s.span, s.span_at, s.born,
+    new_session and 1 or 0, aside and 0 or 1, panic, s.main == name and 1 or 0, exempt, #sid, sid, #thread, thread,
+    0, '', #s.traceparent, s.traceparent, #standing, standing, #more, more)
 end
 if #short > 0 then
-  return refuse(answer_now(0), struct.pack(integers, unpack(spent, 1, size)), not aside and t or nil)
+  return refuse(answer_now(0, struct.pack(integers, unpack(spent, 1, size))), not aside and t or nil)
 end
 
 ------------------------------------------------------------------------------------------------------ admitted
@@ -203,82 +205,81 @@ if opens then
   call('PEXPIRE', B .. s.span, RUN_TTL)
 end
 
--- Counters of calls and tools in the new rounds. What was done before the new words belongs to the old span. A retry is
--- judged by those of the first attempt.
-local function raise()
-  local names, fields, more, n = {}, {}, {}, 0
+if not aside then
+  local renew = now - t.renewed >= HOUR -- a TTL costs as much as a write
+
+  -- Counters of calls and tools in the new rounds. What was done before the new words belongs to the old span. A retry
+  -- is judged by those of the first attempt.
+  local names, more, n = {}, {}, 0
   for i = 1, news do
-    for what, by in pairs(round(i)[4]) do
-      if not more[what] then
-        n = n + 1
-        names[n], fields[n] = what, 'c:' .. what
-      end
+    for what, by in pairs(history[i][4]) do
+      if not more[what] then n, names[n + 1] = n + 1, what end
       more[what] = (more[what] or 0) + by
     end
   end
-  if retry and t.names ~= '' then
-    for what in string.gmatch(t.names, '[^\30]+') do
-      n = n + 1
-      names[n], fields[n] = what, 'c:' .. what
-    end
-  elseif not retry then
+  if retry then
+    for what in string.gmatch(t.names, '[^\30]+') do n, names[n + 1] = n + 1, what end
+  else
     t.names = table.concat(names, NEXT)
   end
-  if n == 0 then return end
-  local key = B .. ((news > 0 and not new_session) and old_span or s.span)
-  fields[n + 1] = 'at'
-  local values, write = call('HMGET', key, unpack(fields)), {}
-  for i = 1, n do
-    local what = names[i]
-    counts[what] = tonumber(values[i] or 0) + (more[what] or 0)
-    write[2 * i - 1], write[2 * i] = fields[i], counts[what]
+  if n > 0 then
+    local key = B .. ((news > 0 and not new_session) and old_span or s.span)
+    local fields, write = { 'HMGET', key, 'at' }, { 'HSET', key }
+    for i = 1, n do fields[3 + i] = 'c:' .. names[i] end
+    local values = call(unpack(fields))
+    for i = 1, n do
+      local what = names[i]
+      local sum = (values[1 + i] or 0) + (more[what] or 0)
+      counts[what], write[2 * i + 1], write[2 * i + 2] = sum, fields[3 + i], sum
+    end
+    if news > 0 then
+      call(unpack(write))
+      if not values[1] then call('PEXPIRE', key, RUN_TTL) end
+    end
+    any = true
   end
-  if news == 0 then return end
-  call('HSET', key, unpack(write))
-  if not values[n + 1] then call('PEXPIRE', key, RUN_TTL) end
-end
 
--- The facts of the new rounds, and where the ring has become too long, only its newest.
-local function append()
-  local facts, some = {}, 0
-  if rearm or genuine then facts[1] = ARGV[2] end -- in front: an answer repeated after it is repeated in the new span
-  if blank then facts[#facts + 1] = ARGV[3] end
-  some = #facts
-  for i = news, 1, -1 do
-    facts[#facts + 1] = ARGV[#ARGV - i + 1]
-    some = some + round(i)[3]
+  -- The facts of the new rounds, and where the ring has become too long, only its newest.
+  local added, some = '', 0
+  if rearm or genuine then added, some = ARGV[2], 1 end -- in front: a repeated answer is repeated in the new span
+  if blank then added, some = added .. ARGV[3], some + 1 end
+  if news == 1 then
+    added, some = added .. ARGV[#ARGV], some + history[1][3]
+  elseif news > 1 then
+    local facts = { added }
+    for i = news, 1, -1 do facts[#facts + 1], some = ARGV[#ARGV - i + 1], some + history[i][3] end
+    added = table.concat(facts)
   end
-  if some == 0 and (not heir_of or ring == '') then return end
-  local added, before = table.concat(facts), t.held_facts
-  ring, t.steps, t.held_facts = ring .. added, t.steps + some, before + some
-  if t.held_facts <= RING + SLACK and before > 0 and not new_thread then
-    call('APPEND', P .. 'r:' .. run, added)
-    return
+  if some > 0 or (heir_of and ring ~= '') then
+    local before = t.held_facts
+    ring, t.steps, t.held_facts = ring .. added, t.steps + some, before + some
+    if before > 0 and not new_thread and t.held_facts <= RING + SLACK then
+      call('APPEND', P .. 'r:' .. run, added)
+    else
+      local at = 1
+      while t.held_facts > RING do -- over one envelope: a byte for its kind, 1, 2 or 4 for the length
+        local kind, a, b, c, d = string.byte(ring, at, at + 4)
+        at = at + (kind == 196 and 2 + a or kind == 197 and 3 + a * 256 + b or 5 + ((a * 256 + b) * 256 + c) * 256 + d)
+        t.held_facts = t.held_facts - 1
+      end
+      ring = string.sub(ring, at)
+      call('SET', P .. 'r:' .. run, ring, 'PX', RUN_TTL)
+    end
   end
-  local at = 1
-  while t.held_facts > RING do -- over one envelope: a byte for its kind, 1, 2 or 4 for the length
-    local kind, a, b, c, d = string.byte(ring, at, at + 4)
-    at = at + (kind == 196 and 2 + a or kind == 197 and 3 + a * 256 + b or 5 + ((a * 256 + b) * 256 + c) * 256 + d)
-    t.held_facts = t.held_facts - 1
-  end
-  ring = string.sub(ring, at)
-  call('SET', P .. 'r:' .. run, ring, 'PX', RUN_TTL)
-end
 
--- How the run is found again; what it leaves behind is taken out.
-local function index(renew)
+  -- How the run is found again; what it leaves behind is taken out.
   local others = call('SET', P .. 'a:' .. conversation, run, 'PX', LATEST_MS, 'GET')
   if others and others ~= run then
-    local some, n = { run }, 1
+    local all = { run }
     for one in string.gmatch(others, '[^\30]+') do
-      if one ~= run and n < ASKED then some[n + 1], n = one, n + 1 end
+      if one ~= run and #all < ASKED then all[#all + 1] = one end
     end
-    call('SET', P .. 'a:' .. conversation, table.concat(some, NEXT), 'PX', LATEST_MS)
+    call('SET', P .. 'a:' .. conversation, table.concat(all, NEXT), 'PX', LATEST_MS)
   end
   if t.state == 'failed' or t.state == 'abandoned' or t.answer == 'empty' then
     call('ZREM', P .. 'f:' .. t.conversation, run)
   end
-  local left = {}
+  local left = { 'DEL' }
   for i = 1, #links do
     local given = asked[3 + i]
     if given == MANY then
@@ -288,35 +289,29 @@ local function index(renew)
       if whose == run then left[#left + 1] = P .. 'n:' .. links[i] end
     end
   end
-  if left[1] then call('DEL', unpack(left)) end
+  if left[2] then call(unpack(left)) end
   if s.latest ~= head .. name then -- the latest thread of a head; the threads there are
     call('HSET', P .. 'd:' .. sid, 'head:' .. head, name)
     if new_thread then call('HSET', P .. 'd:' .. sid, 'thread:' .. name, now) end
     call('PEXPIRE', P .. 'd:' .. sid, RUN_TTL)
     s.latest = head .. name
   end
-  if t.head == '' then return end
-  call('HINCRBY', H, 'open', 1)
-  if number then call('HSET', H, 'runs', number) end
-  if restart then call('HINCRBY', H, 'ended', -1) end
-  if renew or head ~= t.head then
-    call('HSET', P .. 'h:' .. head, 'run', run)
-    call('PEXPIRE', P .. 'h:' .. head, 2 * RUN_TTL)
-    call('PEXPIRE', H, 2 * RUN_TTL)
+  if t.head ~= '' then
+    call('HINCRBY', H, 'open', 1)
+    if number then call('HSET', H, 'runs', number) end
+    if restart then call('HINCRBY', H, 'ended', -1) end
+    if renew or head ~= t.head then
+      call('HSET', P .. 'h:' .. head, 'run', run)
+      call('PEXPIRE', P .. 'h:' .. head, 2 * RUN_TTL)
+      call('PEXPIRE', H, 2 * RUN_TTL)
+    end
   end
-end
 
-if not aside then
-  local renew = now - t.renewed >= HOUR -- a TTL costs as much as a write
-  raise()
-  append()
-  index(renew)
   if rearm then t.closed, t.answers, t.rearmed = '', 0, t.rearmed + 1 end
   if took then t.taken = true end
   if not same then t.open, t.era = 0, t.era + 1 end -- an attempt at an earlier conversation leaves this one alone
   t.turn, t.state, t.conversation, t.count, t.equal, t.at = turn, 'open', conversation, count, equal, now
   t.open, t.live = t.open + 1, t.live + 1
-  if renew then t.renewed = now end
   if user ~= '' then
     if not seen then
       call('SADD', P .. 'v:' .. sid, user)
@@ -324,8 +319,8 @@ if not aside then
     end
     t.user = user
   end
-  save_thread(run, t)
   if renew then
+    t.renewed = now
     for _, key in ipairs({ 'v:' .. sid, 'x:' .. sid, 'd:' .. sid, 'b:' .. sid .. ':p' .. s.span, 'r:' .. run,
       'e:' .. run, 'g:' .. run, 'o:' .. run }) do
       call('PEXPIRE', P .. key, RUN_TTL)
@@ -334,6 +329,7 @@ if not aside then
     call('ZREMRANGEBYSCORE', P .. 'sessions', '-inf', now - RUN_TTL)
     call('PEXPIRE', P .. 'sessions', RUN_TTL)
   end
+  save_thread(run, t)
   if new_thread then s.threads = s.threads + 1 end
 end
 s.at, s.seen, s.turn, s.tooled = now, now, math.max(turn, s.turn), s.tooled or tooled
@@ -344,10 +340,13 @@ end
 save_session(sid, s)
 
 -- The hold. Its key outlives the lease by far: as long as it is there, a sweeper can give back what is held.
-local answer = answer_now(1)
-local held = pack((aside and new_thread) and '' or run, sid, turn, t.era, aside, retry, aside and '' or t.head, s.span,
-  layout, string.sub(ARGV[6], 4 * size + 1), keys)
-call('SET', K, pack(held, standing, answer), 'PX', math.max(7 * 24 * HOUR, 2 * lease))
+local answer, owner, from = answer_now(1, standing), run, t.head
+if aside then owner, from = new_thread and '' or run, '' end
+local keyed_by = keyed > 0 and pack(keys) or ''
+local holds = string.sub(ARGV[6], 4 * size + 1)
+local held = struct.pack(HELD, turn, t.era, aside and 1 or 0, retry and 1 or 0, s.span, #owner, owner, #sid, sid,
+  #from, from, #layout, layout, #holds, holds, #keyed_by, keyed_by)
+call('SET', K, struct.pack(TOKEN, #held, held, #answer, answer), 'PX', math.max(7 * 24 * HOUR, 2 * lease))
 call('ZADD', P .. 'holds', now + lease, token)
-if aside then return reply(answer, standing, '', nil, 0, run) end
-return reply(answer, standing, ring, t, 0, run)
+if aside then return reply(answer, '', nil, 0, run) end
+return reply(answer, ring, t, 0, run)

@@ -15,6 +15,7 @@ local token, session, thread, head, fresh, links, conversation, count, rounds, o
 local RETRY_MS, LATEST_MS = 2 * MINUTE, 10 * MINUTE
 local STAMP = 1e10 -- scores of links are count * STAMP + time, see settle.lua
 local K = P .. 'k:' .. token
+local ANSWER = '<' .. string.rep('i8', 16) .. 'I4c0I4c0I4c0I4c0I4c0I4c0' -- see begin.lua
 
 local asked = { K, P .. 'panic', P .. 'exempt' } -- see label.lua for the last
 for i = 1, #links do asked[3 + i] = P .. 'n:' .. links[i] end
@@ -25,66 +26,72 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000) + offset
 
 -- Ring, episodes and ledger are not saved with the answer: they would double what is written for each turn. `since` are
 -- the facts that came after the answer.
-local function reply(answer, spent, ring, t, since, run)
-  if not (t and t.told) then return { answer, spent, ring, t and t.held_facts or 0, since } end
-  return { answer, spent, ring, t.held_facts, since,
+local function reply(answer, ring, t, since, run)
+  if not (t and t.told) then return { answer, ring, t and t.held_facts or 0, since } end
+  return { answer, ring, t.held_facts, since,
     call('LRANGE', P .. 'e:' .. run, 0, -1), call('HGETALL', P .. 'g:' .. run) }
 end
 
 if asked[1] then -- the token again
-  local _, spent, answer = unpacked(asked[1])
-  local sid, name, steps = unpacked(answer)
-  local run = sid .. SEP .. name
-  local kept = call('MGET', P .. 't:' .. run, P .. 'r:' .. run)
+  local _, answer = struct.unpack(TOKEN, asked[1])
+  local values = { struct.unpack(ANSWER, answer) }
+  local again = values[17] .. SEP .. values[18]
+  local kept = call('MGET', P .. 't:' .. again, P .. 'r:' .. again)
   local t = read_thread(kept[1])
-  return reply(answer, spent, t and kept[2] or '', t, t and t.steps - steps or 0, run)
+  return reply(answer, t and kept[2] or '', t, t and t.steps - values[1] or 0, again)
 end
 
-local function split(run)
-  local at = string.find(run, SEP, 1, true)
-  return string.sub(run, 1, at - 1), string.sub(run, at + 1)
-end
-
-local function thread_of(run) return read_thread(call('GET', P .. 't:' .. run)) end
-
-local function mine(run)
-  return session == '' or string.sub(run, 1, #session + 1) == session .. SEP
-end
-
--- Who was given this round? Several: the longest history that is shorter than ours, else the latest. A member is
--- taken out when its successor is admitted, so that equal runs side by side each find their own.
--- `spoken` (a reply without calls, then the user's words): the first link is that of head and text alone, which the
--- examples of a prompt share with answers given to others of its kind. Only a history shorter than ours counts there.
--- `far`: the links that hold without the head ("*"), for heads that nothing is known of: a compacted conversation.
--- Among runs of known heads they would lead from one task into another that was given the same words.
--- `anyone`: in whatever session; a client that goes on under another id carries its conversation with it.
-local function by_link(far, anyone)
-  local nth = 0
-  for i = 1, #links do
-    if (string.byte(links[i]) == 42) == far then
-      nth = nth + 1
-      local given, any = asked[3 + i], not (spoken and nth == 1)
-      if given == MANY then
-        local key, some = P .. 'm:' .. links[i], (session == '' or anyone) and 1 or 64
-        local fit = call('ZREVRANGEBYSCORE', key, string.format('(%.0f', count * STAMP), '-inf', 'LIMIT', 0, some)
-        for _, run in ipairs(fit) do
-          if anyone or mine(run) then return run end
-        end
-        local all, latest, at = any and call('ZREVRANGE', key, 0, 63, 'WITHSCORES') or {}, nil, -1
-        for n = 1, #all, 2 do
-          if (anyone or mine(all[n])) and all[n + 1] % STAMP > at then latest, at = all[n], all[n + 1] % STAMP end
-        end
-        if latest then return latest end
-      elseif given then
-        local long, _, run = unpacked(given)
-        if (any or long < count) and (anyone or mine(run)) then return run end
-      end
-    end
+-- The run (nil: a new thread of a declared session), the number of a new derived run, and whether it is one that we
+-- ended and that is started again.
+local run, number, restart, search
+if session ~= '' and thread ~= '' then
+  run = session .. SEP .. thread
+elseif not fresh and asked[4] and asked[4] ~= MANY and string.byte(links[1]) ~= 42 then
+  local long, _, whose = unpacked(asked[4]) -- a plain turn: `by_link` finds the same
+  if (not spoken or long < count) and (session == '' or string.sub(whose, 1, #session + 1) == session .. SEP) then
+    run = whose
   end
 end
 
--- All that is needed only where no link tells. (One function: what it is made of is not made for most turns.)
-local function by_other_means()
+if not run or (thread ~= '' and not fresh) then
+  local function thread_of(run) return read_thread(call('GET', P .. 't:' .. run)) end
+
+  local function mine(run)
+    return session == '' or string.sub(run, 1, #session + 1) == session .. SEP
+  end
+
+  -- Who was given this round? Several: the longest history that is shorter than ours, else the latest. A member is
+  -- taken out when its successor is admitted, so that equal runs side by side each find their own.
+  -- `spoken` (a reply without calls, then the user's words): the first link is that of head and text alone, which the
+  -- examples of a prompt share with answers given to others of its kind. Only a history shorter than ours counts there.
+  -- `far`: the links that hold without the head ("*"), for heads that nothing is known of: a compacted conversation.
+  -- Among runs of known heads they would lead from one task into another that was given the same words.
+  -- `anyone`: in whatever session; a client that goes on under another id carries its conversation with it.
+  local function by_link(far, anyone)
+    local nth = 0
+    for i = 1, #links do
+      if (string.byte(links[i]) == 42) == far then
+        nth = nth + 1
+        local given, any = asked[3 + i], not (spoken and nth == 1)
+        if given == MANY then
+          local key, some = P .. 'm:' .. links[i], (session == '' or anyone) and 1 or 64
+          local fit = call('ZREVRANGEBYSCORE', key, string.format('(%.0f', count * STAMP), '-inf', 'LIMIT', 0, some)
+          for _, run in ipairs(fit) do
+            if anyone or mine(run) then return run end
+          end
+          local all, latest, at = any and call('ZREVRANGE', key, 0, 63, 'WITHSCORES') or {}, nil, -1
+          for n = 1, #all, 2 do
+            if (anyone or mine(all[n])) and all[n + 1] % STAMP > at then latest, at = all[n], all[n + 1] % STAMP end
+          end
+          if latest then return latest end
+        elseif given then
+          local long, _, run = unpacked(given)
+          if (any or long < count) and (anyone or mine(run)) then return run end
+        end
+      end
+    end
+  end
+
   local function newest_askers() return string.gmatch(call('GET', P .. 'a:' .. conversation) or '', '[^\30]+') end
 
   -- Who asked exactly this? f: holds runs whose last attempt at it came to nothing (failed, abandoned, empty answer).
@@ -145,23 +152,17 @@ local function by_other_means()
     end
   end
 
-  local run = by_digest()
-  if run then return run end
-  if session == '' then return derive() end
-  if fresh then return cut_moment_ago() end
-  local latest = call('HGET', P .. 'd:' .. session, 'head:' .. head)
-  run = not latest and by_link(true)
-  if run then return run end
-  latest = latest and session .. SEP .. latest
-  return latest and goes_on(spoken and thread_of(latest) or nil) and latest or nil
-end
-
--- The run (nil: a new thread of a declared session), the number of a new derived run, and whether it is one that we
--- ended and that is started again.
-local run, number, restart
-if session ~= '' and thread ~= '' then
-  run = session .. SEP .. thread
-else
-  run = not fresh and by_link(false) or nil
-  if not run then run, number, restart = by_other_means() end
+  function search(anyone)
+    if anyone then return by_link(false, true) end
+    local run = (not fresh and by_link(false)) or by_digest()
+    if run then return run end
+    if session == '' then return derive() end
+    if fresh then return cut_moment_ago() end
+    local latest = call('HGET', P .. 'd:' .. session, 'head:' .. head)
+    run = not latest and by_link(true)
+    if run then return run end
+    latest = latest and session .. SEP .. latest
+    return latest and goes_on(spoken and thread_of(latest) or nil) and latest or nil
+  end
+  if not run then run, number, restart = search() end
 end

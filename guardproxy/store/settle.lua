@@ -24,46 +24,43 @@ end
 local saved = call('MGET', K)[1] -- of another kind (version 0.1): none
 call('ZREM', HOLDS, token)
 if not saved then return {} end
-local hold, standing, told = unpacked(saved)
+local hold, told = struct.unpack(TOKEN, saved)
 if hold == '' then return {} end
-call('SET', K, pack('', standing, told), 'PX', ANSWER_TTL)
-local run, sid, turn, era, aside, retry, head, span, layout, holds, keys = unpacked(hold)
+call('SET', K, struct.pack(TOKEN, 0, '', #told, told), 'PX', ANSWER_TTL)
+local turn, era, aside, retry, span, run, sid, head, layout, holds, keys = struct.unpack(HELD, hold)
+aside, retry = aside == 1, retry == 1
 local kept = call('MGET', P .. 's:' .. sid, P .. 't:' .. run)
 local s, t = read_session(kept[1]), not aside and read_thread(kept[2]) or nil
 
 -- Not below 0: the counters may have been lost with the server's last second.
-local function count_used()
-  local names = { unpacked(layout) }
-  local amounts = { struct.unpack('<' .. string.rep('i8', #names), holds) }
-  local size = s and #s.counters / 8 or 0
-  local integers = '<' .. string.rep('i8', size)
-  local values, place, nth = s and { struct.unpack(integers, s.counters) } or {}, nil, 0
-  if s and string.sub(s.layout, 1, #layout) ~= layout then -- asked by other lines meanwhile
-    place = {}
-    for i, name in ipairs({ unpacked(s.layout) }) do place[name] = i end
-  end
-  for i = 1, #names do
-    local name, held = names[i], amounts[i]
-    local scope, dimension = string.byte(name), string.sub(name, 3)
-    local use = swept and held or spent[dimension] or 0
-    if dimension == 'turns' and (retry or aside) then use, held = 0, 0 end
-    if scope == 119 then -- w
-      nth = nth + 1
-      local key = P .. 'w:' .. keys[nth]
-      local was = call('HMGET', key, 'u:' .. dimension, 'h:' .. dimension)
-      call('HSET', key, 'u:' .. dimension, tonumber(was[1] or 0) + use,
-        'h:' .. dimension, math.max(0, tonumber(was[2] or 0) - held))
-      if not (was[1] and was[2]) then call('PEXPIRE', key, WINDOW_TTL) end
-    elseif scope == 115 or (scope == 112 and s and s.span == span) then -- s, p: of the span held, if it is there still
-      local u = 2 * (place and place[name] or i) - 1
-      if values[u + 1] and (not place or place[name]) then
-        values[u], values[u + 1] = values[u] + use, math.max(0, values[u + 1] - held)
-      end
-    end
-  end
-  if s then s.counters = struct.pack(integers, unpack(values, 1, size)) end
+local names = { unpacked(layout) }
+local amounts = { struct.unpack('<' .. string.rep('i8', #names), holds) }
+local size = s and #s.counters / 8 or 0
+local integers = '<' .. string.rep('i8', size)
+local values, place, nth = s and { struct.unpack(integers, s.counters) } or {}, nil, 0
+if s and string.sub(s.layout, 1, #layout) ~= layout then -- asked by other lines meanwhile
+  place = {}
+  for i, name in ipairs({ unpacked(s.layout) }) do place[name] = i end
 end
-count_used()
+for i = 1, #names do
+  local name, held = names[i], amounts[i]
+  local scope, dimension = string.byte(name), string.sub(name, 3)
+  local use = swept and held or spent[dimension] or 0
+  if dimension == 'turns' and (retry or aside) then use, held = 0, 0 end
+  if scope == 115 or (scope == 112 and s and s.span == span) then -- s, p: of the span held, if it is there still
+    local at = i
+    if place then at = place[name] end
+    local u = at and 2 * at - 1 or 0
+    if values[u + 1] then values[u], values[u + 1] = values[u] + use, math.max(0, values[u + 1] - held) end
+  elseif scope == 119 then -- w
+    nth = nth + 1
+    local key = P .. 'w:' .. unpacked(keys)[nth]
+    local was = call('HMGET', key, 'u:' .. dimension, 'h:' .. dimension)
+    call('HSET', key, 'u:' .. dimension, (was[1] or 0) + use, 'h:' .. dimension, math.max(0, (was[2] or 0) - held))
+    if not (was[1] and was[2]) then call('PEXPIRE', key, WINDOW_TTL) end
+  end
+end
+if s then s.counters = struct.pack(integers, unpack(values, 1, size)) end
 
 -- Append what is new and bound the list; a list just made has no TTL yet.
 local function append(key, from, some, bound, slack)
@@ -73,22 +70,55 @@ local function append(key, from, some, bound, slack)
   if length == some then call('PEXPIRE', key, RUN_TTL) end
 end
 
--- The first text at an anchor stays, whatever overlapping turns say later: it has to be repeated byte for byte.
-local function note(from)
-  for i, anchor in ipairs(ledger) do
-    if call('HSETNX', P .. 'g:' .. run, anchor, ARGV[from + i - 1]) == 1 then
-      call('RPUSH', P .. 'o:' .. run, anchor)
+-- A round was given to one run, mostly: then a string will do.
+if run ~= '' and outcome == 'answered' then
+  local one = pack(count, now, run)
+  for i = 1, #links do
+    local given = P .. 'n:' .. links[i]
+    local old = call('SET', given, one, 'PX', LINK_TTL, 'GET')
+    local other
+    if old and old ~= MANY then
+      local long, at, whose = unpacked(old)
+      if whose ~= run then
+        other = whose
+        call('ZADD', P .. 'm:' .. links[i], string.format('%.0f', long * STAMP + at % STAMP), other)
+      end
+    end
+    if old == MANY or other then
+      local key = P .. 'm:' .. links[i]
+      call('ZADD', key, string.format('%.0f', count * STAMP + now % STAMP), run)
+      call('ZREMRANGEBYRANK', key, 0, -LINKED - 1)
+      call('PEXPIRE', key, LINK_TTL)
+      call('SET', given, MANY, 'PX', LINK_TTL)
     end
   end
-  while call('LLEN', P .. 'o:' .. run) > LEDGER do
-    call('HDEL', P .. 'g:' .. run, call('LPOP', P .. 'o:' .. run))
-  end
-  call('PEXPIRE', P .. 'g:' .. run, RUN_TTL)
-  call('PEXPIRE', P .. 'o:' .. run, RUN_TTL)
 end
 
--- Where the conversation stands now. Attempts at an earlier conversation of the thread change nothing of it.
-local function conclude()
+if t then
+  if facts > 0 then
+    if t.held_facts > 0 and call('APPEND', P .. 'r:' .. run, ARGV[3]) > #ARGV[3] then
+      t.held_facts = t.held_facts + facts
+    else -- the first ones, or the others were lost
+      call('SET', P .. 'r:' .. run, ARGV[3], 'PX', RUN_TTL)
+      t.held_facts = facts
+    end
+    t.steps = t.steps + facts
+  end
+  if episodes > 0 then append(P .. 'e:' .. run, 4, episodes, EPISODES, 0) end
+  if #ledger > 0 then -- the first text at an anchor stays: it has to be repeated byte for byte
+    for i, anchor in ipairs(ledger) do
+      if call('HSETNX', P .. 'g:' .. run, anchor, ARGV[3 + episodes + i]) == 1 then
+        call('RPUSH', P .. 'o:' .. run, anchor)
+      end
+    end
+    while call('LLEN', P .. 'o:' .. run) > LEDGER do
+      call('HDEL', P .. 'g:' .. run, call('LPOP', P .. 'o:' .. run))
+    end
+    call('PEXPIRE', P .. 'g:' .. run, RUN_TTL)
+    call('PEXPIRE', P .. 'o:' .. run, RUN_TTL)
+  end
+  t.told = t.told or episodes > 0 or #ledger > 0
+  -- Where the conversation stands now. Attempts at an earlier conversation of the thread change nothing of it.
   t.at, t.live = now, math.max(0, t.live - 1)
   if t.era == era then
     local nothing = answer == 'empty'
@@ -106,46 +136,7 @@ local function conclude()
     end
   end
   if close ~= '' then t.closed, t.answers = close, 0 end
-end
-
--- A round was given to one run, mostly: then a string will do.
-local function crowd(link, old)
-  local key, given = P .. 'm:' .. link, P .. 'n:' .. link
-  if old ~= MANY then
-    local long, at, other = unpacked(old)
-    if other == run then return end
-    call('ZADD', key, string.format('%.0f', long * STAMP + at % STAMP), other)
-  end
-  call('ZADD', key, string.format('%.0f', count * STAMP + now % STAMP), run)
-  call('ZREMRANGEBYRANK', key, 0, -LINKED - 1)
-  call('PEXPIRE', key, LINK_TTL)
-  call('SET', given, MANY, 'PX', LINK_TTL)
-end
-
-if run ~= '' then
-  if outcome == 'answered' then
-    local one = pack(count, now, run)
-    for i = 1, #links do
-      local old = call('SET', P .. 'n:' .. links[i], one, 'PX', LINK_TTL, 'GET')
-      if old then crowd(links[i], old) end
-    end
-  end
-  if t then
-    if facts > 0 then
-      if t.held_facts > 0 and call('APPEND', P .. 'r:' .. run, ARGV[3]) > #ARGV[3] then
-        t.held_facts = t.held_facts + facts
-      else -- the first ones, or the others were lost
-        call('SET', P .. 'r:' .. run, ARGV[3], 'PX', RUN_TTL)
-        t.held_facts = facts
-      end
-      t.steps = t.steps + facts
-    end
-    if episodes > 0 then append(P .. 'e:' .. run, 4, episodes, EPISODES, 0) end
-    if #ledger > 0 then note(4 + episodes) end
-    t.told = t.told or episodes > 0 or #ledger > 0
-    conclude()
-    save_thread(run, t)
-  end
+  save_thread(run, t)
 end
 
 -- A derived run is done with this attempt; an ending of ours may be answered by a client that starts again.
