@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from struct import Struct, error as StructError, pack, unpack_from  # noqa: N812  # an exception's name
+from struct import Struct, error as StructError, unpack_from  # noqa: N812  # an exception's name
 from typing import Any
 
 import msgspec
 
-from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Opening, Spent, View
 from guardproxy.errors import StoreError
 
@@ -38,32 +37,51 @@ def prefix(org: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _lines(shape: tuple[tuple[str, str, int, str, bool], ...]) -> tuple[str, tuple[str, ...], bytes, bytes]:
+def _lines(
+    scopes: tuple[str, ...],
+    dimensions: tuple[str, ...],
+    limits: tuple[int, ...],
+    keyed: tuple[str, ...],
+    clocks: tuple[bool, ...],
+) -> tuple[str, tuple[str, ...], bytes, bytes]:
     """What is the same in every request with these lines: kinds, keys, names and limits, see `state.lua`."""
     kinds, keys, names = "", [], b""
-    for scope, dimension, _, key, clock in shape:
+    for scope, dimension, key, clock in zip(scopes, dimensions, keyed, clocks, strict=True):
         letter = {"session": "s", "span": "p"}.get(scope, "w")
         letter = letter.upper() if clock else letter
         keys += [key] if letter == "w" else []
         names += _encode(f"{letter}:{dimension}")
         kinds += {"s": "t", "p": "q", "w": "v"}.get(letter, letter) if dimension == "turns" else letter
-    limits = [max(-1, min(limit, AMOUNT)) for _, _, limit, _, _ in shape]
-    return kinds, tuple(keys), names, pack(f"<{len(limits)}q", *limits)
+    return kinds, tuple(keys), names, _amounts(limits)
 
 
-def _holds(lines: tuple[Line, ...]) -> bytes:
+@lru_cache(maxsize=256)
+def _integers(number: int) -> Struct:
+    return Struct(f"<{number}q")
+
+
+def _amounts(amounts: tuple[int, ...]) -> bytes:
     try:
-        return pack(f"<{len(lines)}q", *[line[2] for line in lines])
+        return _integers(len(amounts)).pack(*amounts)
     except StructError:  # a client may ask for any number of tokens
-        return pack(f"<{len(lines)}q", *[min(line[2], AMOUNT) for line in lines])
+        return _integers(len(amounts)).pack(*[max(-1, min(amount, AMOUNT)) for amount in amounts])
+
+
+def _bare(values: Sequence[object]) -> bytes:
+    """The values of a list one after another: the scripts read them faster than a list, and may read but the first."""
+    return _encode(values)[1 if len(values) < _SHORT else 3 :]
+
+
+_SHORT = 16  # a msgpack list of fewer has one byte in front, one of more three
 
 
 def opening(value: Opening, *, newest: int = 0) -> tuple[bytes, ...]:
     """ARGV of `begin.lua`. `newest`: send only so many rounds (0 = all); the script says if it needs the others."""
     who, fact, lines = value.identity, value.fact, value.lines
     sent = fact.rounds[-newest:]
-    kinds, keys, names, limits = _lines(tuple([(one[0], one[1], one[3], one[4], one[5]) for one in lines]))
-    head = _encode(
+    scopes, dimensions, holds, limits, keyed, clocks = zip(*lines, strict=True) if lines else ((),) * 6
+    kinds, keys, names, most = _lines(scopes, dimensions, limits, keyed, clocks)
+    head = _bare(
         (
             value.token,
             _name(who.session),
@@ -85,14 +103,14 @@ def opening(value: Opening, *, newest: int = 0) -> tuple[bytes, ...]:
             keys,
         )
     )
-    rounds = b"".join([_encode((r.digest, r.index, len(r.facts), r.counts)) for r in reversed(sent)])
-    facts = [b"".join([_pack(fact) for fact in r.facts]) for r in sent]
-    return (head[3:], _pack(fact.boundary), _pack(fact.blank), rounds, names, limits + _holds(lines), *facts)
+    rounds = _bare([(r.digest, r.index, len(r.facts), r.counts) for r in reversed(sent)])
+    facts = [_bare(r.facts) for r in sent]
+    return (head, _pack(fact.boundary), _pack(fact.blank), rounds, names, most + _amounts(holds), *facts)
 
 
 def closing(value: Closing, *, swept: bool = False) -> tuple[bytes, ...]:
     """ARGV of `settle.lua`. `swept`: settle only if the lease has ended, with use = hold."""
-    head = _encode(
+    head = _bare(
         (
             value.token,
             value.outcome,
@@ -110,8 +128,7 @@ def closing(value: Closing, *, swept: bool = False) -> tuple[bytes, ...]:
             swept,
         )
     )
-    facts = b"".join([_pack(fact) for fact in value.facts])
-    return (head[1:], value.record, facts, *value.episodes, *value.ledger.values())
+    return (head, value.record, _bare(value.facts), *value.episodes, *value.ledger.values())
 
 
 def view(reply: object, value: Opening) -> View:
@@ -125,11 +142,15 @@ def view(reply: object, value: Opening) -> View:
 def _view(reply: Any, value: Opening) -> View:
     answer, ring, kept, since, *told = reply
     steps, turn, now, retry, admitted, answers, rearmed, equal, span, span_at, *more = _NUMBERS.unpack_from(answer)
-    born, new_session, counted, panic, main, exempt = more
-    sid, thread, closed_by, traceparent, counters, more = texts(answer, _NUMBERS.size)
-    short, counts = _unpack(b"\x92" + more) if more else ((), {})
+    born, new_session, counted, panic, main, exempt, *sizes = more
+    at, found = _NUMBERS.size, []
+    for size in sizes:
+        found.append(answer[at : at + size])
+        at += size
+    sid, thread, closed_by, traceparent, counters, rest = found
+    short, counts = _unpack(b"\x92" + rest) if rest else ((), {})
     lines = value.lines
-    spent = unpack_from(f"<{2 * len(lines)}q", counters) if counters else ()
+    spent = _integers(2 * len(lines)).unpack(counters) if counters else ()
     facts = _facts(_SIZED(0xDD, kept) + ring) if kept else []
     return View(
         session=sid.decode(),
@@ -162,17 +183,7 @@ def _view(reply: Any, value: Opening) -> View:
     )
 
 
-def texts(raw: bytes, at: int) -> list[bytes]:
-    """The texts from an index on, each with its length in front."""
-    found = []
-    while at < len(raw):
-        end = at + 4 + int.from_bytes(raw[at : at + 4], "little")
-        found.append(raw[at + 4 : end])
-        at = end
-    return found
-
-
-_NUMBERS = Struct("<16q")
+_NUMBERS = Struct("<22q")
 _SIZED = Struct(">BI").pack
 
 
@@ -203,7 +214,11 @@ def session(state: bytes) -> dict[str, Any]:
         return {}
     numbers = unpack_from("<10d", state, 1)
     found: dict[str, Any] = {name: int(number) for name, number in zip(SESSION, numbers, strict=True)}
-    return found | {name: text.decode() for name, text in zip(TEXTS, texts(state, 81), strict=False)}
+    at = 1 + 8 * len(SESSION)
+    for name in TEXTS:  # each with its length in front
+        end = at + 4 + int.from_bytes(state[at : at + 4], "little")
+        found[name], at = state[at + 4 : end].decode(), end
+    return found
 
 
 def _name(text: str) -> str:

@@ -68,8 +68,8 @@ if closed and not rearm and panic == 0 then -- in a panic nothing is ended, all 
   if one == s or not fresh then one.at = now end -- a start again meets the cut for a while after it, not for ever
   if one == s then save_session(sid, s) else save_thread(run, t) end
   return refuse(struct.pack(ANSWER, t.steps, t.turn > 0 and t.turn or s.turn, now, 0, 1, one.answers, t.rearmed, t.equal,
-    s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt, #sid, sid, #name, name,
-    #one.closed, one.closed, #s.traceparent, s.traceparent, 0, '', 0, ''), t)
+    s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt, #sid, #name, #one.closed, #s.traceparent, 0,
+    0, sid, name, one.closed, s.traceparent, '', ''), t)
 end
 
 ------------------------------------------------------------------------------------------ what is new about it
@@ -172,8 +172,8 @@ local function answer_now(admitted, standing)
   local thread, steps, more = name, t.steps, any and pack(short, counts) or ''
   if aside then thread, steps = 'aside', 0 end
   return struct.pack(ANSWER, steps, turn, now, retry and 1 or 0, admitted, 0, t.rearmed, equal, s.span, s.span_at, s.born,
-    new_session and 1 or 0, aside and 0 or 1, panic, s.main == name and 1 or 0, exempt, #sid, sid, #thread, thread,
-    0, '', #s.traceparent, s.traceparent, #standing, standing, #more, more)
+    new_session and 1 or 0, aside and 0 or 1, panic, s.main == name and 1 or 0, exempt, #sid, #thread, 0,
+    #s.traceparent, #standing, #more, sid, thread, '', s.traceparent, standing, more)
 end
 if #short > 0 then
   return refuse(answer_now(0, struct.pack(integers, unpack(spent, 1, size))), not aside and t or nil)

@@ -15,7 +15,7 @@ local token, session, thread, head, fresh, links, conversation, count, rounds, o
 local RETRY_MS, LATEST_MS = 2 * MINUTE, 10 * MINUTE
 local STAMP = 1e10 -- scores of links are count * STAMP + time, see settle.lua
 local K = P .. 'k:' .. token
-local ANSWER = '<' .. string.rep('i8', 16) .. 'I4c0I4c0I4c0I4c0I4c0I4c0' -- see begin.lua
+local ANSWER = '<i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8c0c0c0c0c0c0' -- see begin.lua
 
 local asked = { K, P .. 'panic', P .. 'exempt' } -- see label.lua for the last
 for i = 1, #links do asked[3 + i] = P .. 'n:' .. links[i] end
@@ -34,8 +34,9 @@ end
 
 if asked[1] then -- the token again
   local _, answer = struct.unpack(TOKEN, asked[1])
-  local values = { struct.unpack(ANSWER, answer) }
-  local again = values[17] .. SEP .. values[18]
+  local values = { struct.unpack(string.sub(ANSWER, 1, -13), answer) } -- of the numbers, 17 and 18 are sizes
+  local at, split = values[23], values[23] + values[17]
+  local again = string.sub(answer, at, split - 1) .. SEP .. string.sub(answer, split, split + values[18] - 1)
   local kept = call('MGET', P .. 't:' .. again, P .. 'r:' .. again)
   local t = read_thread(kept[1])
   return reply(answer, t and kept[2] or '', t, t and t.steps - values[1] or 0, again)
