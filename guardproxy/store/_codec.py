@@ -113,6 +113,8 @@ def closing(value: Closing, *, swept: bool = False) -> tuple[bytes, ...]:
     head = _bare(
         (
             value.token,
+            _name(value.session),
+            _name(value.thread),
             value.outcome,
             value.answer,
             value.spent,

@@ -8,7 +8,7 @@ local RING, SLACK, ASKED, REARMS = 64, 32, 16, 3
 local sid, name = session, nil
 if run then
   local at = string.find(run, SEP, 1, true)
-  sid, name = string.sub(run, 1, at - 1), string.sub(run, at + 1)
+  sid, name = sub(run, 1, at - 1), sub(run, at + 1)
 end
 local read = run and call('MGET', P .. 's:' .. sid, P .. 't:' .. run, P .. 'r:' .. run) or call('MGET', P .. 's:' .. sid)
 local s = read_session(read[1])
@@ -16,7 +16,7 @@ local new_session, unresolved = not s, not run
 s = s or { born = now, at = now, seen = now, idle = 0, turn = 0, span = 0, span_at = now, threads = 0, answers = 0,
   tooled = false, closed = '', main = '', latest = '', traceparent = traceparent, layout = '', counters = '' }
 if unresolved then
-  name = string.sub(head, 1, 12) .. '-' .. (s.threads + 1)
+  name = sub(head, 1, 12) .. '-' .. (s.threads + 1)
   run = sid .. SEP .. name
 end
 if s.main == '' then s.main = name end -- the first thread of a session is its main one
@@ -53,21 +53,21 @@ local function refuse(answer, kept)
     call('HSET', H, 'ended_at', now, 'ended_run', run)
     call('PEXPIRE', H, 2 * RUN_TTL)
   end
-  call('SET', K, struct.pack(TOKEN, 0, '', #answer, answer), 'PX', ANSWER_TTL)
+  call('SET', K, put(TOKEN, 0, '', #answer, answer), 'PX', ANSWER_TTL)
   return reply(answer, kept and ring or '', kept, 0, run)
 end
 
 -------------------------------------------------------------------------------------------------- is it closed
 -- Budgets are re-opened by people only; a loop's cut by a new word from the user, three times.
 local closed = s.closed ~= '' or t.closed ~= ''
-local rearm = closed and s.closed == '' and string.sub(t.closed, 1, 6) ~= 'budget'
+local rearm = closed and s.closed == '' and sub(t.closed, 1, 6) ~= 'budget'
   and user ~= '' and not seen and t.rearmed < REARMS
 if closed and not rearm and panic == 0 then -- in a panic nothing is ended, all is counted
   local one = s.closed ~= '' and s or t
   one.answers = one.answers + 1
   if one == s or not fresh then one.at = now end -- a start again meets the cut for a while after it, not for ever
   if one == s then save_session(sid, s) else save_thread(run, t) end
-  return refuse(struct.pack(ANSWER, t.steps, t.turn > 0 and t.turn or s.turn, now, 0, 1, one.answers, t.rearmed, t.equal,
+  return refuse(put(ANSWER, t.steps, t.turn > 0 and t.turn or s.turn, now, 0, 1, one.answers, t.rearmed, t.equal,
     s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt, #sid, #name, #one.closed, #s.traceparent, 0,
     0, sid, name, one.closed, s.traceparent, '', ''), t)
 end
@@ -127,12 +127,12 @@ local turn = retry and t.turn or s.turn + (aside and 0 or 1)
 -- The counters are in the order of these lines, as they were the last time.
 local layout, size = ARGV[5], 2 * #kinds
 local integers = '<' .. string.rep('i8', size)
-local spent, amounts, short, behind = {}, { struct.unpack(integers, ARGV[6]) }, {}, ''
-if s.layout == layout or (not opens and layout ~= '' and string.sub(s.layout, 1, #layout) == layout) then
-  spent, behind = { struct.unpack(integers, s.counters) }, string.sub(s.counters, 8 * size + 1)
+local spent, amounts, short, behind = {}, { take(integers, ARGV[6]) }, {}, ''
+if s.layout == layout or (not opens and layout ~= '' and sub(s.layout, 1, #layout) == layout) then
+  spent, behind = { take(integers, s.counters) }, sub(s.counters, 8 * size + 1)
 else -- what none of these lines asks for is kept behind them: a session may be asked under several policies
   local names, place = { unpacked(s.layout) }, {}
-  local values = { struct.unpack('<' .. string.rep('i8', 2 * #names), s.counters) }
+  local values = { take('<' .. string.rep('i8', 2 * #names), s.counters) }
   for i = 1, #names do place[names[i]] = i end
   s.layout = layout
   for i, what in ipairs({ unpacked(layout) }) do
@@ -141,21 +141,21 @@ else -- what none of these lines asks for is kept behind them: a session may be 
     if at then names[at] = false end
   end
   for i = 1, #names do
-    local scope = names[i] and string.byte(names[i])
+    local scope = names[i] and byte(names[i])
     if scope == 115 or (scope == 112 and not opens) then -- s, p
-      s.layout, behind = s.layout .. pack(names[i]), behind .. struct.pack('<i8i8', values[2 * i - 1], values[2 * i])
+      s.layout, behind = s.layout .. pack(names[i]), behind .. put('<i8i8', values[2 * i - 1], values[2 * i])
     end
   end
 end
 local keyed = 0
 for i = 1, #kinds do
-  local kind, u = string.byte(kinds, i), 2 * i - 1
+  local kind, u = byte(kinds, i), 2 * i - 1
   local limit, hold = amounts[i], amounts[#kinds + i]
   if kind == 83 or kind == 80 then -- S, P: clocks
     spent[u], spent[u + 1] = now - (kind == 80 and s.span_at or s.born), 0
   elseif kind == 119 or kind == 118 then -- w, v: of a key
     keyed = keyed + 1
-    local dimension = string.sub(select(i, unpacked(layout)), 3)
+    local dimension = sub(select(i, unpacked(layout)), 3)
     local values = call('HMGET', P .. 'w:' .. keys[keyed], 'u:' .. dimension, 'h:' .. dimension)
     spent[u], spent[u + 1] = tonumber(values[1] or 0), tonumber(values[2] or 0)
   elseif opens and (kind == 112 or kind == 113) then -- p, q: of the span
@@ -171,26 +171,26 @@ local counts, any = {}, #short > 0
 local function answer_now(admitted, standing)
   local thread, steps, more = name, t.steps, any and pack(short, counts) or ''
   if aside then thread, steps = 'aside', 0 end
-  return struct.pack(ANSWER, steps, turn, now, retry and 1 or 0, admitted, 0, t.rearmed, equal, s.span, s.span_at, s.born,
+  return put(ANSWER, steps, turn, now, retry and 1 or 0, admitted, 0, t.rearmed, equal, s.span, s.span_at, s.born,
     new_session and 1 or 0, aside and 0 or 1, panic, s.main == name and 1 or 0, exempt, #sid, #thread, 0,
     #s.traceparent, #standing, #more, sid, thread, '', s.traceparent, standing, more)
 end
 if #short > 0 then
-  return refuse(answer_now(0, struct.pack(integers, unpack(spent, 1, size))), not aside and t or nil)
+  return refuse(answer_now(0, put(integers, unpack(spent, 1, size))), not aside and t or nil)
 end
 
 ------------------------------------------------------------------------------------------------------ admitted
 for i = 1, #kinds do
   spent[2 * i] = spent[2 * i] + amounts[#kinds + i]
 end
-local standing = struct.pack(integers, unpack(spent, 1, size))
+local standing = put(integers, unpack(spent, 1, size))
 s.counters = standing .. behind
 if keyed > 0 then
   local names, nth = { unpacked(layout) }, 0
   for i = 1, #names do
-    if string.byte(names[i]) == 119 then
+    if byte(names[i]) == 119 then
       nth = nth + 1
-      call('HSET', P .. 'w:' .. keys[nth], 'h:' .. string.sub(names[i], 3), spent[2 * i])
+      call('HSET', P .. 'w:' .. keys[nth], 'h:' .. sub(names[i], 3), spent[2 * i])
       if spent[2 * i - 1] == 0 then call('PEXPIRE', P .. 'w:' .. keys[nth], WINDOW_TTL) end -- it may be new
     end
   end
@@ -258,11 +258,11 @@ if not aside then
     else
       local at = 1
       while t.held_facts > RING do -- over one envelope: a byte for its kind, 1, 2 or 4 for the length
-        local kind, a, b, c, d = string.byte(ring, at, at + 4)
+        local kind, a, b, c, d = byte(ring, at, at + 4)
         at = at + (kind == 196 and 2 + a or kind == 197 and 3 + a * 256 + b or 5 + ((a * 256 + b) * 256 + c) * 256 + d)
         t.held_facts = t.held_facts - 1
       end
-      ring = string.sub(ring, at)
+      ring = sub(ring, at)
       call('SET', P .. 'r:' .. run, ring, 'PX', RUN_TTL)
     end
   end
@@ -343,10 +343,10 @@ save_session(sid, s)
 local answer, owner, from = answer_now(1, standing), run, t.head
 if aside then owner, from = new_thread and '' or run, '' end
 local keyed_by = keyed > 0 and pack(keys) or ''
-local holds = string.sub(ARGV[6], 4 * size + 1)
-local held = struct.pack(HELD, turn, t.era, aside and 1 or 0, retry and 1 or 0, s.span, #owner, owner, #sid, sid,
+local holds = sub(ARGV[6], 4 * size + 1)
+local held = put(HELD, turn, t.era, aside and 1 or 0, retry and 1 or 0, s.span, #owner, owner, #sid, sid,
   #from, from, #layout, layout, #holds, holds, #keyed_by, keyed_by)
-call('SET', K, struct.pack(TOKEN, #held, held, #answer, answer), 'PX', math.max(7 * 24 * HOUR, 2 * lease))
+call('SET', K, put(TOKEN, #held, held, #answer, answer), 'PX', math.max(7 * 24 * HOUR, 2 * lease))
 call('ZADD', P .. 'holds', now + lease, token)
 if aside then return reply(answer, '', nil, 0, run) end
 return reply(answer, ring, t, 0, run)

@@ -33,10 +33,10 @@ local function reply(answer, ring, t, since, run)
 end
 
 if asked[1] then -- the token again
-  local _, answer = struct.unpack(TOKEN, asked[1])
-  local values = { struct.unpack(string.sub(ANSWER, 1, -13), answer) } -- of the numbers, 17 and 18 are sizes
+  local _, answer = take(TOKEN, asked[1])
+  local values = { take(sub(ANSWER, 1, -13), answer) } -- of the numbers, 17 and 18 are sizes
   local at, split = values[23], values[23] + values[17]
-  local again = string.sub(answer, at, split - 1) .. SEP .. string.sub(answer, split, split + values[18] - 1)
+  local again = sub(answer, at, split - 1) .. SEP .. sub(answer, split, split + values[18] - 1)
   local kept = call('MGET', P .. 't:' .. again, P .. 'r:' .. again)
   local t = read_thread(kept[1])
   return reply(answer, t and kept[2] or '', t, t and t.steps - values[1] or 0, again)
@@ -47,9 +47,9 @@ end
 local run, number, restart, search
 if session ~= '' and thread ~= '' then
   run = session .. SEP .. thread
-elseif not fresh and asked[4] and asked[4] ~= MANY and string.byte(links[1]) ~= 42 then
+elseif not fresh and asked[4] and asked[4] ~= MANY and byte(links[1]) ~= 42 then
   local long, _, whose = unpacked(asked[4]) -- a plain turn: `by_link` finds the same
-  if (not spoken or long < count) and (session == '' or string.sub(whose, 1, #session + 1) == session .. SEP) then
+  if (not spoken or long < count) and (session == '' or sub(whose, 1, #session + 1) == session .. SEP) then
     run = whose
   end
 end
@@ -58,7 +58,7 @@ if not run or (thread ~= '' and not fresh) then
   local function thread_of(run) return read_thread(call('GET', P .. 't:' .. run)) end
 
   local function mine(run)
-    return session == '' or string.sub(run, 1, #session + 1) == session .. SEP
+    return session == '' or sub(run, 1, #session + 1) == session .. SEP
   end
 
   -- Who was given this round? Several: the longest history that is shorter than ours, else the latest. A member is
@@ -71,7 +71,7 @@ if not run or (thread ~= '' and not fresh) then
   local function by_link(far, anyone)
     local nth = 0
     for i = 1, #links do
-      if (string.byte(links[i]) == 42) == far then
+      if (byte(links[i]) == 42) == far then
         nth = nth + 1
         local given, any = asked[3 + i], not (spoken and nth == 1)
         if given == MANY then
@@ -138,7 +138,7 @@ if not run or (thread ~= '' and not fresh) then
     local number, name = tonumber(runs or 0), nil
     repeat
       number = number + 1
-      name = 'd-' .. string.sub(head, 1, 12) .. '-' .. number
+      name = 'd-' .. sub(head, 1, 12) .. '-' .. number
     until call('EXISTS', P .. 's:' .. name) == 0
     return name .. SEP .. 'main', number
   end

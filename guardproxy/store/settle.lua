@@ -8,8 +8,8 @@
 --          values
 --
 -- Answers {} when nothing was held, else {session, thread, turn}.
-local token, outcome, answer, spent, delivered, links, facts, episodes, ledger, close, close_session, count, offset,
-  swept = unpacked(ARGV[1])
+local token, session, thread, outcome, answer, spent, delivered, links, facts, episodes, ledger, close, close_session,
+  count, offset, swept = unpacked(ARGV[1])
 local EPISODES, LEDGER, RECORDS, SLACK, LINKED = 16, 64, 256, 64, 256
 local LINK_TTL, SAME_TTL = 2 * HOUR, 10 * MINUTE
 local STAMP = 1e10 -- a link's score is count * STAMP + time: the count decides, among equals the latest
@@ -21,30 +21,34 @@ if swept then
   local deadline = call('ZSCORE', HOLDS, token)
   if not deadline or tonumber(deadline) > now then return {} end -- settled or renewed meanwhile
 end
-local saved = call('MGET', K)[1] -- of another kind (version 0.1): none
+local run = session .. SEP .. thread -- as the caller says; the token knows
+local kept = call('MGET', K, P .. 's:' .. session, P .. 't:' .. run) -- a token of another kind (version 0.1) is none
 call('ZREM', HOLDS, token)
-if not saved then return {} end
-local hold, told = struct.unpack(TOKEN, saved)
+if not kept[1] then return {} end
+local hold, told = take(TOKEN, kept[1])
 if hold == '' then return {} end
-call('SET', K, struct.pack(TOKEN, 0, '', #told, told), 'PX', ANSWER_TTL)
-local turn, era, aside, retry, span, run, sid, head, layout, holds, keys = struct.unpack(HELD, hold)
+call('SET', K, put(TOKEN, 0, '', #told, told), 'PX', ANSWER_TTL)
+local turn, era, aside, retry, span, owner, sid, head, layout, holds, keys = take(HELD, hold)
 aside, retry = aside == 1, retry == 1
-local kept = call('MGET', P .. 's:' .. sid, P .. 't:' .. run)
-local s, t = read_session(kept[1]), not aside and read_thread(kept[2]) or nil
+if owner ~= run or sid ~= session then
+  run = owner
+  kept = call('MGET', K, P .. 's:' .. sid, P .. 't:' .. run)
+end
+local s, t = read_session(kept[2]), not aside and read_thread(kept[3]) or nil
 
 -- Not below 0: the counters may have been lost with the server's last second.
 local names = { unpacked(layout) }
-local amounts = { struct.unpack('<' .. string.rep('i8', #names), holds) }
+local amounts = { take('<' .. string.rep('i8', #names), holds) }
 local size = s and #s.counters / 8 or 0
 local integers = '<' .. string.rep('i8', size)
-local values, place, nth = s and { struct.unpack(integers, s.counters) } or {}, nil, 0
-if s and string.sub(s.layout, 1, #layout) ~= layout then -- asked by other lines meanwhile
+local values, place, nth = s and { take(integers, s.counters) } or {}, nil, 0
+if s and sub(s.layout, 1, #layout) ~= layout then -- asked by other lines meanwhile
   place = {}
   for i, name in ipairs({ unpacked(s.layout) }) do place[name] = i end
 end
 for i = 1, #names do
   local name, held = names[i], amounts[i]
-  local scope, dimension = string.byte(name), string.sub(name, 3)
+  local scope, dimension = byte(name), sub(name, 3)
   local use = swept and held or spent[dimension] or 0
   if dimension == 'turns' and (retry or aside) then use, held = 0, 0 end
   if scope == 115 or (scope == 112 and s and s.span == span) then -- s, p: of the span held, if it is there still
@@ -60,7 +64,7 @@ for i = 1, #names do
     if not (was[1] and was[2]) then call('PEXPIRE', key, WINDOW_TTL) end
   end
 end
-if s then s.counters = struct.pack(integers, unpack(values, 1, size)) end
+if s then s.counters = put(integers, unpack(values, 1, size)) end
 
 -- Append what is new and bound the list; a list just made has no TTL yet.
 local function append(key, from, some, bound, slack)
@@ -166,4 +170,4 @@ if s then
   save_session(sid, s)
 end
 local _, at = string.find(run, SEP, 1, true)
-return { sid, at and string.sub(run, at + 1) or 'aside', turn }
+return { sid, at and sub(run, at + 1) or 'aside', turn }
