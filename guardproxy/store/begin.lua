@@ -53,7 +53,7 @@ local function refuse(answer, kept)
     call('HSET', H, 'ended_at', now, 'ended_run', run)
     call('PEXPIRE', H, 2 * RUN_TTL)
   end
-  call('SET', K, put(TOKEN, 0, '', #answer, answer), 'PX', ANSWER_TTL)
+  call('SET', K, put('<I4', 0) .. answer, 'PX', ANSWER_TTL)
   return reply(answer, kept and ring or '', kept, 0, run)
 end
 
@@ -346,7 +346,7 @@ local keyed_by = keyed > 0 and pack(keys) or ''
 local holds = sub(ARGV[6], 4 * size + 1)
 local held = put(HELD, turn, t.era, aside and 1 or 0, retry and 1 or 0, s.span, #owner, owner, #sid, sid,
   #from, from, #layout, layout, #holds, holds, #keyed_by, keyed_by)
-call('SET', K, put(TOKEN, #held, held, #answer, answer), 'PX', math.max(7 * 24 * HOUR, 2 * lease))
+call('SET', K, put('<I4', #held) .. held .. answer, 'PX', math.max(7 * 24 * HOUR, 2 * lease))
 call('ZADD', P .. 'holds', now + lease, token)
 if aside then return reply(answer, '', nil, 0, run) end
 return reply(answer, ring, t, 0, run)

@@ -33,7 +33,7 @@ local function reply(answer, ring, t, since, run)
 end
 
 if asked[1] then -- the token again
-  local _, answer = take(TOKEN, asked[1])
+  local answer = sub(asked[1], 5 + take('<I4', asked[1]))
   local values = { take(sub(ANSWER, 1, -13), answer) } -- of the numbers, 17 and 18 are sizes
   local at, split = values[23], values[23] + values[17]
   local again = sub(answer, at, split - 1) .. SEP .. sub(answer, split, split + values[18] - 1)

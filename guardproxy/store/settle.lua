@@ -25,9 +25,9 @@ local run = session .. SEP .. thread -- as the caller says; the token knows
 local kept = call('MGET', K, P .. 's:' .. session, P .. 't:' .. run) -- a token of another kind (version 0.1) is none
 call('ZREM', HOLDS, token)
 if not kept[1] then return {} end
-local hold, told = take(TOKEN, kept[1])
+local hold = take('<I4c0', kept[1])
 if hold == '' then return {} end
-call('SET', K, put(TOKEN, 0, '', #told, told), 'PX', ANSWER_TTL)
+call('SET', K, put('<I4', 0) .. sub(kept[1], 5 + #hold), 'PX', ANSWER_TTL)
 local turn, era, aside, retry, span, owner, sid, head, layout, holds, keys = take(HELD, hold)
 aside, retry = aside == 1, retry == 1
 if owner ~= run or sid ~= session then

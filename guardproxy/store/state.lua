@@ -10,7 +10,7 @@
 --
 -- r:  the newest facts of a thread, each in its envelope (a msgpack binary), in one string; `held_facts` says how many
 -- n:  to whom a round was given: pack(count, time, run), or MANY if to several: then m: is a sorted set of them
--- k:  a token: what it holds ('' = nothing any more), and the answer of begin
+-- k:  a token: what it holds with its length in front (0 = nothing any more), then the answer of begin
 --
 -- What is needed only now and then is made in place and not as a function: that would be made anew for every turn.
 local P = KEYS[1]
@@ -22,7 +22,6 @@ local RUN_TTL = 25 * HOUR -- what is renewed at most once an hour must live 24 h
 local WINDOW_TTL = 35 * 24 * HOUR -- counters outside a session: a month and some days
 local ANSWER_TTL = 2 * MINUTE -- a client that sends a call again does so within its own time limit
 local S, T = '<BddddddddddI4c0I4c0I4c0I4c0I4c0I4c0', '<BddddddddddddddI4c0I4c0I4c0I4c0I4c0I4c0I4c0I4c0'
-local TOKEN = '<I4c0I4c0'
 local HELD = '<dddddI4c0I4c0I4c0I4c0I4c0I4c0' -- see begin.lua
 
 local function read_session(raw)

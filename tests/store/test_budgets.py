@@ -275,3 +275,47 @@ async def test_run_state_lives_a_day_after_the_last_turn(store: Store) -> None:
     for key in await keys(store):
         if key.split("}:")[-1][:2] in ("t:", "r:", "s:", "b:", "v:"):
             assert int(str(await store._client.command("PTTL", key))) > 24 * HOUR, key
+
+
+async def test_a_session_that_is_asked_under_several_policies_keeps_the_counters_of_each(store: Store) -> None:
+    """The counters lie in the order of the lines; those of other lines are not lost, nor is what is held meanwhile."""
+    turns, cost, spans = Line("session", "turns", 1, 9), Line("session", "cost_microusd", 100), Line("span", "turns", 1)
+    one = Agent(store, session="s", thread="one", lines=(turns, cost))
+    two = Agent(store, session="s", thread="two", lines=(Line("span", "wall_ms", 0, clock=True), spans, turns))
+    await one.begin()
+    await two.begin()  # in another order, and without a line that holds something
+    await one.settle()
+    await two.settle(spent={"turns": 1, "cost_microusd": 5_000})
+    assert await used_held(store, SESSION, "turns") == (2, 0)
+    assert await used_held(store, SESSION, "cost_microusd") == (70, 0)  # only what has a line is counted
+    assert await used_held(store, SPAN, "turns") == (1, 0)
+    for agent, standing in ((one, [(2, 1), (70, 100)]), (two, [(0, 0), (1, 1), (3, 1)])):
+        agent.took()
+        view = await agent.begin()
+        assert [(s.used, s.held) for s in view.spent if not s.line.clock] == standing[-2:]
+        await agent.settle()
+    main = Agent(store, session="s", thread="one", user="new words", lines=(turns,), rounds=one.rounds, count=one.count)
+    await main.begin()
+    await main.settle("text")
+    main.took(user="and more")
+    assert (await main.begin()).span == 2
+    assert await used_held(store, SPAN, "turns") == (0, 0)  # a new span begins with nothing, also for other lines
+    assert await used_held(store, SESSION, "cost_microusd") == (140, 0)
+
+
+async def test_counters_of_keys_are_held_and_settled_each(store: Store) -> None:
+    lines = (Line("org", "turns", 1, key="day"), Line("session", "turns", 1), Line("team", "tokens", 7, key="week"))
+    agent = Agent(store, session="s", lines=lines)
+    await agent.begin()
+    assert (await used_held(store, "w:day", "turns"), await used_held(store, "w:week", "tokens")) == ((0, 1), (0, 7))
+    await agent.settle("", "failed", spent={"turns": 1, "tokens": 3})
+    assert (await agent.begin()).retry
+    assert (await used_held(store, "w:day", "turns"), await used_held(store, "w:week", "tokens")) == ((1, 0), (3, 7))
+    await agent.settle(spent={"turns": 1, "tokens": 3})
+    assert (await used_held(store, "w:day", "turns"), await used_held(store, "w:week", "tokens")) == ((1, 0), (6, 0))
+
+
+@pytest.mark.parametrize("hold", [2**53, 2**63, 10**30])
+async def test_an_amount_beyond_all_measure_does_not_fit(store: Store, hold: int) -> None:
+    view = await Agent(store, session="s", lines=(Line("session", "tokens", hold, 1_000),)).begin()
+    assert (view.admitted, len(view.short)) == (False, 1)

@@ -248,3 +248,17 @@ async def test_the_first_traceparent_is_the_sessions(store: Store) -> None:
     agent = Agent(store, session="s")
     seen = [(await agent.begin(traceparent=text)).traceparent for text in ("00-one", "00-two")]
     assert seen == ["00-one", "00-one"]
+
+
+@pytest.mark.parametrize("size", [1, 250, 255, 256, 65_535, 65_536])
+async def test_facts_of_any_size_are_kept_whole(store: Store, size: int) -> None:
+    agent = Agent(store, session="s")
+    kept: list[bytes] = []
+    for number in range(110):
+        view = await agent.begin()
+        own = (b"\xc4o%d" % number).ljust(size if number % 40 == 7 else 9, b"\xc5")
+        await agent.settle(did=f"d{number}", facts=(own,))
+        agent.took(f"d{number}")
+        assert view.ring == tuple(kept[-64:])
+        kept += [own, *agent.rounds[-1].facts]
+    assert view.steps == 218
