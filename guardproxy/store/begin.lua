@@ -1,8 +1,8 @@
 -- begin: admit one attempt of a turn, or say why not. Whole or not at all, safe to run twice.
 --
 -- Follows state.lua and resolve.lua in the same script and uses their locals: run (nil: a new thread), number, restart.
--- The answer: see `answer_now`, then the ring, how many facts are in it, how many of them are to be left out, and, where
--- there are any, episodes and ledger (flat pairs).
+-- The answer: see `answer_now`, then the ring, how many facts are in it, how many of them are to be left out, and,
+-- where there are any, episodes and ledger (flat pairs).
 local RING, SLACK, ASKED, REARMS = 64, 32, 16, 3
 
 local sid, name = session, nil
@@ -10,7 +10,8 @@ if run then
   local at = string.find(run, SEP, 1, true)
   sid, name = sub(run, 1, at - 1), sub(run, at + 1)
 end
-local read = run and call('MGET', P .. 's:' .. sid, P .. 't:' .. run, P .. 'r:' .. run) or call('MGET', P .. 's:' .. sid)
+local mark = P .. 's:' .. sid
+local read = run and call('MGET', mark, P .. 't:' .. run, P .. 'r:' .. run) or call('MGET', mark)
 local s = read_session(read[1])
 local new_session, unresolved = not s, not run
 s = s or { born = now, at = now, seen = now, idle = 0, turn = 0, span = 0, span_at = now, threads = 0, answers = 0,
@@ -68,8 +69,8 @@ if closed and not rearm and panic == 0 then -- in a panic nothing is ended, all 
   if one == s or not fresh then one.at = now end -- a start again meets the cut for a while after it, not for ever
   if one == s then save_session(sid, s) else save_thread(run, t) end
   return refuse(put(ANSWER, t.steps, t.turn > 0 and t.turn or s.turn, now, 0, 1, one.answers, t.rearmed, t.equal,
-    s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt, #sid, #name, #one.closed, #s.traceparent, 0,
-    0, sid, name, one.closed, s.traceparent, '', ''), t)
+    s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt, #sid, #name, #one.closed,
+    #s.traceparent, 0, 0, sid, name, one.closed, s.traceparent, '', ''), t)
 end
 
 ------------------------------------------------------------------------------------------ what is new about it
