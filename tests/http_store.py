@@ -1,4 +1,4 @@
-"""A look into the store for tests: what is still held."""
+"""A look into the store for tests: what was used, and what is still held."""
 
 from __future__ import annotations
 
@@ -23,13 +23,30 @@ async def held(store: Store, sessions: set[str] | None = None, wait_s: float = 2
 
 async def _held(store: Store, sessions: set[str] | None) -> dict[str, int]:
     found: dict[str, int] = {}
-    for session in ["*"] if sessions is None else sorted(sessions):
-        for key in await store._client.command("KEYS", f"{PREFIX}b:{session}:*"):
-            flat = [part.decode() for part in await store._client.command("HGETALL", key)]
-            pairs = dict(zip(flat[::2], flat[1::2], strict=True))
-            found |= {
-                f"{key.decode()} {name}": int(n) for name, n in pairs.items() if name.startswith("h:") and n != "0"
-            }
+    names = sessions or set()
+    if sessions is None:
+        keys = await store._client.command("KEYS", "gp:[{]default}:s:*")
+        names = {key.decode().removeprefix(f"{PREFIX}s:") for key in keys}
+    for session in sorted(names):
+        counters = await counted(store, session)
+        found |= {f"{session} {name}": held for name, (_, held) in counters.items() if held}
     if sessions is None and (tokens := await store._client.command("ZCARD", f"{PREFIX}holds")):
         found["holds"] = tokens
     return found
+
+
+READ = """
+local raw = redis.call('GET', KEYS[1])
+if not raw then return {} end
+local values = { struct.unpack('<BddddddddddI4c0I4c0I4c0I4c0I4c0I4c0', raw) }
+local found = { cmsgpack.unpack(values[16] or '') }
+local numbers = { struct.unpack('<' .. string.rep('i8', 2 * #found), values[17] or '') }
+for i = 1, #found do found[i] = { found[i], numbers[2 * i - 1], numbers[2 * i] } end
+return found
+"""
+
+
+async def counted(store: Store, session: str, prefix: str = PREFIX) -> dict[str, tuple[int, int]]:
+    """What is used and held of a session: `s:<dimension>`, and of its present span: `p:<dimension>`. No clocks."""
+    found = await store._client.command("EVAL", READ, 1, f"{prefix}s:{session}")
+    return {name.decode(): (used, held) for name, used, held in found if name[:1].islower()}

@@ -7,6 +7,8 @@ msgpack reader knows no binary type.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from struct import Struct, error as StructError, unpack_from  # noqa: N812  # an exception's name
 from typing import Any
 
 import msgspec
@@ -14,11 +16,19 @@ import msgspec
 from guardproxy.core.view import Closing, Opening, Spent, View
 from guardproxy.errors import StoreError
 
-SEPARATOR = "\x1f"
-"""Stands between session and thread in the scripts, so it may not occur in either."""
+SEPARATORS = "\x1e\x1f"
+"""Stand between runs, and between session and thread of a run, in the scripts: they may not occur in either."""
+
+RING = 64
+"""Facts of a thread that `begin` answers at most (DESIGN section 2). The store may keep some more."""
+
+AMOUNT = 2**53
+"""The scripts' numbers are exact up to here; what is above, is as good as endless."""
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
+_facts = msgspec.msgpack.Decoder(list[bytes]).decode
+_made = tuple.__new__  # a named tuple of all its fields at half the price
 
 
 def prefix(org: str) -> str:
@@ -26,63 +36,124 @@ def prefix(org: str) -> str:
     return "gp:{" + (org.replace("{", "(").replace("}", ")") or "-") + "}:"
 
 
+@lru_cache(maxsize=256)
+def _lines(
+    scopes: tuple[str, ...],
+    dimensions: tuple[str, ...],
+    limits: tuple[int, ...],
+    keyed: tuple[str, ...],
+    clocks: tuple[bool, ...],
+) -> tuple[str, tuple[str, ...], bytes, bytes]:
+    """What is the same in every request with these lines: kinds, keys, names and limits, see `state.lua`."""
+    kinds, keys, names = "", [], b""
+    for scope, dimension, key, clock in zip(scopes, dimensions, keyed, clocks, strict=True):
+        letter = {"session": "s", "span": "p"}.get(scope, "w")
+        letter = letter.upper() if clock else letter
+        keys += [key] if letter == "w" else []
+        names += _encode(f"{letter}:{dimension}")
+        kinds += {"s": "t", "p": "q", "w": "v"}.get(letter, letter) if dimension == "turns" else letter
+    return kinds, tuple(keys), names, _amounts(limits)
+
+
+@lru_cache(maxsize=256)
+def _integers(number: int) -> Struct:
+    return Struct(f"<{number}q")
+
+
+def _amounts(amounts: tuple[int, ...]) -> bytes:
+    try:
+        return _integers(len(amounts)).pack(*amounts)
+    except StructError:  # a client may ask for any number of tokens
+        return _integers(len(amounts)).pack(*[max(-1, min(amount, AMOUNT)) for amount in amounts])
+
+
+def _bare(values: Sequence[object]) -> bytes:
+    """The values of a list one after another: the scripts read them faster than a list, and may read but the first."""
+    return _encode(values)[1 if len(values) < _SHORT else 3 :]
+
+
+_SHORT = 16  # a msgpack list of fewer has one byte in front, one of more three
+
+
 def opening(value: Opening, *, newest: int = 0) -> tuple[bytes, ...]:
     """ARGV of `begin.lua`. `newest`: send only so many rounds (0 = all); the script says if it needs the others."""
-    who, fact = value.identity, value.fact
+    who, fact, lines = value.identity, value.fact, value.lines
     sent = fact.rounds[-newest:]
-    head: tuple[Any, ...] = (
-        value.token,
-        _name(who.session),
-        _name(who.thread),
-        who.head,
-        who.fresh,
-        who.links,
-        fact.conversation,
-        fact.count,
-        len(sent),
-        len(sent) < len(fact.rounds),
-        fact.user,
-        value.lines,
-        value.lease_ms,
-        value.tooled,
-        value.offset_ms,
-        value.traceparent,
-        who.spoken,
+    scopes, dimensions, holds, limits, keyed, clocks = zip(*lines, strict=True) if lines else ((),) * 6
+    kinds, keys, names, most = _lines(scopes, dimensions, limits, keyed, clocks)
+    head = _bare(
+        (
+            value.token,
+            _name(who.session),
+            _name(who.thread),
+            who.head,
+            who.fresh,
+            who.links,
+            fact.conversation,
+            fact.count,
+            len(sent),
+            len(sent) < len(fact.rounds),
+            fact.user,
+            value.lease_ms,
+            value.tooled,
+            value.offset_ms,
+            value.traceparent,
+            who.spoken,
+            kinds,
+            keys,
+        )
     )
-    rounds = _encode([(r.digest, r.index, len(r.facts), r.counts) for r in reversed(sent)])
-    return (_encode(head), fact.boundary, fact.blank, rounds, *(f for r in sent for f in r.facts))
+    rounds = _bare([(r.digest, r.index, len(r.facts), r.counts) for r in reversed(sent)])
+    facts = [_bare(r.facts) for r in sent]
+    return (head, _pack(fact.boundary), _pack(fact.blank), rounds, names, most + _amounts(holds), *facts)
 
 
 def closing(value: Closing, *, swept: bool = False) -> tuple[bytes, ...]:
     """ARGV of `settle.lua`. `swept`: settle only if the lease has ended, with use = hold."""
-    head = (
-        value.token,
-        value.outcome,
-        value.answer,
-        value.spent,
-        value.delivered,
-        value.links,
-        len(value.facts),
-        len(value.episodes),
-        list(value.ledger),
-        value.close,
-        value.close_session,
-        value.count,
-        value.offset_ms,
-        swept,
+    head = _bare(
+        (
+            value.token,
+            _name(value.session),
+            _name(value.thread),
+            value.outcome,
+            value.answer,
+            value.spent,
+            value.delivered,
+            value.links,
+            len(value.facts),
+            len(value.episodes),
+            list(value.ledger),
+            value.close,
+            value.close_session,
+            value.count,
+            value.offset_ms,
+            swept,
+        )
     )
-    return (_encode(head), value.record, *value.facts, *value.episodes, *value.ledger.values())
+    return (head, value.record, _bare(value.facts), *value.episodes, *value.ledger.values())
 
 
 def view(reply: object, value: Opening) -> View:
-    """The answer of `begin.lua`."""
-    if not isinstance(reply, list) or len(reply) != _ANSWER:
-        message = "the store gave an answer to begin that cannot be read"
-        raise StoreError(message)
-    sid, thread, turn, now, retry, admitted, closed_by, answers, rearmed, equal, steps, span, span_at = reply[:13]
-    born, new_session, counted, panic, traceparent, main, exempt, spent, short, counts = reply[13:23]
-    ring, episodes, ledger = reply[23:]
+    """The answer of `begin.lua`. `StoreError` if it is none."""
+    try:
+        return _view(reply, value)
+    except (ValueError, TypeError, StructError) as error:  # msgspec's own are among them
+        raise StoreError(f"the store gave an answer to begin that cannot be read: {error}") from error
+
+
+def _view(reply: Any, value: Opening) -> View:
+    answer, ring, kept, since, *told = reply
+    steps, turn, now, retry, admitted, answers, rearmed, equal, span, span_at, *more = _NUMBERS.unpack_from(answer)
+    born, new_session, counted, panic, main, exempt, *sizes = more
+    at, found = _NUMBERS.size, []
+    for size in sizes:
+        found.append(answer[at : at + size])
+        at += size
+    sid, thread, closed_by, traceparent, counters, rest = found
+    short, counts = _unpack(b"\x92" + rest) if rest else ((), {})
     lines = value.lines
+    spent = _integers(2 * len(lines)).unpack(counters) if counters else ()
+    facts = _facts(_SIZED(0xDD, kept) + ring) if kept else []
     return View(
         session=sid.decode(),
         thread=thread.decode(),
@@ -90,18 +161,18 @@ def view(reply: object, value: Opening) -> View:
         now_ms=now,
         retry=retry == 1,
         admitted=admitted == 1,
-        short=tuple(lines[i - 1] for i in sorted(short)) if short else (),
-        spent=tuple(map(Spent, lines, spent[::2], spent[1::2])),
+        short=tuple([lines[i - 1] for i in sorted(short)]) if short else (),
+        spent=tuple([_made(Spent, one) for one in zip(lines, spent[::2], spent[1::2], strict=False)]),
         closed=closed_by != b"",
         closed_by=closed_by.decode(),
         answers=answers,
         rearmed=rearmed,
         equal=equal,
         steps=steps,
-        ring=tuple(ring),
-        episodes=tuple(episodes),
-        ledger=dict(pairs(ledger)),
-        counts=dict(pairs(counts)),
+        ring=tuple(facts[max(0, len(facts) - since - RING) : len(facts) - since] if since else facts[-RING:]),
+        episodes=tuple(told[0]) if told else (),
+        ledger=dict(pairs(told[1])) if told else {},
+        counts=counts or {},
         span=span,
         span_started_ms=span_at,
         session_started_ms=born,
@@ -114,8 +185,8 @@ def view(reply: object, value: Opening) -> View:
     )
 
 
-_ANSWER = 26
-"""Fields of the answer of `begin.lua`."""
+_NUMBERS = Struct("<22q")
+_SIZED = Struct(">BI").pack
 
 
 def pairs(flat: Sequence[Any]) -> Iterable[tuple[str, Any]]:
@@ -124,7 +195,7 @@ def pairs(flat: Sequence[Any]) -> Iterable[tuple[str, Any]]:
 
 
 def unpack(state: bytes) -> dict[str, Any]:
-    """A map as the scripts keep it (sessions, threads). `StoreError` if it is none."""
+    """A map as the scripts keep it (labels). `StoreError` if it is none."""
     try:
         fields = _unpack(state)
     except msgspec.DecodeError as error:
@@ -132,8 +203,31 @@ def unpack(state: bytes) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
+FORM = 2
+"""How the scripts keep a session: the first byte of it. See `state.lua`, and there for the order of the values."""
+
+SESSION = ("born", "at", "seen", "idle", "turn", "span", "span_at", "threads", "answers", "tooled")
+TEXTS = ("closed", "main", "latest", "traceparent")
+
+
+def session(state: bytes) -> dict[str, Any]:
+    """A session as the scripts keep it, but for its counters. Nothing for one that another version kept."""
+    if state[:1] != bytes([FORM]):
+        return {}
+    numbers = unpack_from("<10d", state, 1)
+    found: dict[str, Any] = {name: int(number) for name, number in zip(SESSION, numbers, strict=True)}
+    at = 1 + 8 * len(SESSION)
+    for name in TEXTS:  # each with its length in front
+        end = at + 4 + int.from_bytes(state[at : at + 4], "little")
+        found[name], at = state[at + 4 : end].decode(), end
+    return found
+
+
 def _name(text: str) -> str:
-    return text.replace(SEPARATOR, "_") if SEPARATOR in text else text
+    for separator in SEPARATORS:
+        if separator in text:
+            text = text.replace(separator, "_")
+    return text
 
 
 def _encode(value: object) -> bytes:

@@ -1,70 +1,76 @@
 -- begin: admit one attempt of a turn, or say why not. Whole or not at all, safe to run twice.
 --
--- Follows resolve.lua in the same script and uses its locals: P, call, load, now, run (nil: a new thread), number,
--- restart. The answer is the list made by `answer_now`, then ring, episodes and ledger (flat pairs).
-local RING, Q_KEPT, REARMS = 64, 256, 3
-local RUN_TTL = 25 * HOUR -- lists and counters are renewed at most once an hour, and must live 24 h after the last turn
-local WINDOW_TTL = 35 * 24 * HOUR -- counters outside a session: a month and some days
-local ANSWER_TTL = 2 * MINUTE -- a client that sends a call again does so within its own time limit
+-- Follows state.lua and resolve.lua in the same script and uses their locals: run (nil: a new thread), number, restart.
+-- The answer: see `answer_now`, then the ring, how many facts are in it, how many of them are to be left out, and,
+-- where there are any, episodes and ledger (flat pairs).
+local RING, SLACK, ASKED, REARMS = 64, 32, 16, 3
 
-local sid = run and split(run) or session
-local s = load('s:' .. sid)
+local sid, name = session, nil
+if run then
+  local at = string.find(run, SEP, 1, true)
+  sid, name = sub(run, 1, at - 1), sub(run, at + 1)
+end
+local mark = P .. 's:' .. sid
+local read = run and call('MGET', mark, P .. 't:' .. run, P .. 'r:' .. run) or call('MGET', mark)
+local s = read_session(read[1])
 local new_session, unresolved = not s, not run
-s = s or { born = now, turn = 0, span = 0, span_at = now, threads = 0, answers = 0, traceparent = traceparent }
-run = run or sid .. SEP .. string.sub(head, 1, 12) .. '-' .. (s.threads + 1)
-local _, name = split(run)
-s.main = s.main or name -- the first thread of a session is its main one
-local t = not (new_session or unresolved) and load('t:' .. run)
+s = s or { born = now, at = now, seen = now, idle = 0, turn = 0, span = 0, span_at = now, threads = 0, answers = 0,
+  tooled = false, closed = '', main = '', latest = '', traceparent = traceparent, layout = '', counters = '' }
+if unresolved then
+  name = sub(head, 1, 12) .. '-' .. (s.threads + 1)
+  run = sid .. SEP .. name
+end
+if s.main == '' then s.main = name end -- the first thread of a session is its main one
+local t = not (new_session or unresolved) and read_thread(read[2])
+local ring = t and read[3] or ''
 local new_thread = not t
 -- A named session that nothing is known of, with a history that was given to another: the client goes on under another
 -- id (a trace id for each request, a session taken up again). Budgets begin anew; the thread, its episodes and our texts
 -- go on, so that a loop is not left by changing its name.
-local heir_of = new_session and session ~= '' and not fresh and by_link(false, true)
-local left = heir_of and load('t:' .. heir_of)
-if left and not left.closed then -- of an ended one the history says enough, and other budgets are other budgets
-  t = left
-  t.open, t.live, t.era, t.renewed, t.head, t.names = 0, 0, 0, 0, '', {}
-else
-  heir_of = nil
+local heir_of = new_session and session ~= '' and not fresh and search(true)
+if heir_of then
+  local left = call('MGET', P .. 't:' .. heir_of, P .. 'r:' .. heir_of)
+  t, ring = read_thread(left[1]), left[2] or ''
+  if t and t.closed == '' then -- of an ended one the history says enough, and other budgets are other budgets
+    t.open, t.live, t.era, t.renewed, t.head, t.names, t.user = 0, 0, 0, 0, '', '', ''
+  else
+    t, ring, heir_of = nil, '', nil
+  end
 end
 local unknown = not t
-t = t or { steps = 0, rearmed = 0, answers = 0, equal = 0, open = 0, live = 0, era = 0, renewed = 0, count = 0,
-  state = '', answer = '', delivered = '', taken = true, names = {}, head = session == '' and head or '' }
-local switches = call('MGET', P .. 'panic', P .. 'exempt') -- see label.lua for the second
-local panic, exempt = switches[1] and 1 or 0, tonumber(switches[2] or 0)
-local seen = user ~= '' and not new_session and call('SISMEMBER', P .. 'v:' .. sid, user) == 1
+t = t or { at = now, turn = 0, steps = 0, held_facts = 0, count = 0, equal = 0, open = 0, live = 0, era = 0,
+  renewed = 0, rearmed = 0, answers = 0, taken = true, told = false, state = '', answer = '', delivered = '',
+  conversation = '', names = '', user = '', head = session == '' and head or '', closed = '' }
+if ring == '' then t.held_facts = 0 end
+local seen = user ~= '' and not new_session and (user == t.user or call('SISMEMBER', P .. 'v:' .. sid, user) == 1)
 local H = P .. 'h:' .. t.head -- of derived runs alone: only they are found, and started again, by their head
 
 -- One more answer of ours under this head: as often may the task be started again and still be the ended run. A start
 -- that met the ended run is no new ending: else a job that comes every minute would be refused for ever.
-local function ended()
-  if t.head == '' or new_thread or restart then return end
-  call('HINCRBY', H, 'ended', 1)
-  call('HSET', H, 'ended_at', now, 'ended_run', run)
-  call('PEXPIRE', H, 2 * RUN_TTL)
-end
-
-local function save(key, value) call('SET', P .. key, cmsgpack.pack(value), 'PX', RUN_TTL) end
-
-local function keep(answer)
-  call('HSET', K, 'answer', cmsgpack.pack(answer))
-  call('PEXPIRE', K, ANSWER_TTL)
-  return reply(answer, sid .. SEP .. answer[2])
+-- The answer is kept, since the client may ask for it again.
+local function refuse(answer, kept)
+  if t.head ~= '' and not new_thread and not restart then
+    call('HINCRBY', H, 'ended', 1)
+    call('HSET', H, 'ended_at', now, 'ended_run', run)
+    call('PEXPIRE', H, 2 * RUN_TTL)
+  end
+  call('SET', K, put('<I4', 0) .. answer, 'PX', ANSWER_TTL)
+  return reply(answer, kept and ring or '', kept, 0, run)
 end
 
 -------------------------------------------------------------------------------------------------- is it closed
 -- Budgets are re-opened by people only; a loop's cut by a new word from the user, three times.
-local rearm = t.closed and not s.closed and string.sub(t.closed, 1, 6) ~= 'budget'
+local closed = s.closed ~= '' or t.closed ~= ''
+local rearm = closed and s.closed == '' and sub(t.closed, 1, 6) ~= 'budget'
   and user ~= '' and not seen and t.rearmed < REARMS
-if (s.closed or t.closed) and not rearm and panic == 0 then -- in a panic nothing is ended, all is counted
-  local closed = s.closed and s or t
-  closed.answers = closed.answers + 1
-  if s.closed or not fresh then closed.at = now end -- a start again meets the cut for a while after it, not for ever
-  save(s.closed and 's:' .. sid or 't:' .. run, closed)
-  ended()
-  return keep({ sid, name, t.turn or s.turn, now, 0, 1, closed.closed, closed.answers, t.rearmed, t.equal, t.steps,
-    s.span, s.span_at, s.born, 0, 1, panic, s.traceparent,
-    s.main == name and 1 or 0, exempt, {}, {}, {} })
+if closed and not rearm and panic == 0 then -- in a panic nothing is ended, all is counted
+  local one = s.closed ~= '' and s or t
+  one.answers = one.answers + 1
+  if one == s or not fresh then one.at = now end -- a start again meets the cut for a while after it, not for ever
+  if one == s then save_session(sid, s) else save_thread(run, t) end
+  return refuse(put(ANSWER, t.steps, t.turn > 0 and t.turn or s.turn, now, 0, 1, one.answers, t.rearmed, t.equal,
+    s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt, #sid, #name, #one.closed,
+    #s.traceparent, 0, 0, sid, name, one.closed, s.traceparent, '', ''), t)
 end
 
 ------------------------------------------------------------------------------------------ what is new about it
@@ -76,30 +82,28 @@ local again = same and not retry and t.state == 'answered' -- an equal request a
 local blank = again and t.answer == 'empty'
 local equal = same and not blank and t.equal + (again and 1 or 0) or 0
 
--- The i-th newest round: digest, index of the message, number of facts, counters to raise.
-local read, offset_of_next = {}, rounds < 16 and 1 or 3 -- after the array's own header
-local function round(i)
-  while #read < i do offset_of_next, read[#read + 1] = cmsgpack.unpack_limit(ARGV[4], 1, offset_of_next) end
-  return read[i]
-end
-
--- How many of the newest rounds the ring does not have: down to the one last delivered, else those after the last
--- request. Second value: the delivered one is among them. nil: it may be one of those that were not sent.
-local function new_rounds()
-  if aside or same then return 0 end
-  if unknown then return not older and rounds or nil end
-  if not t.taken and t.delivered ~= '' then
-    for i = 1, rounds do
-      if round(i)[1] == t.delivered then return i, true end
+-- How many of the newest rounds (digest, index of the message, number of facts, counters to raise) the ring does not
+-- have: down to the one last delivered (`took`), else those after the last request. If it may be one of those that were
+-- not sent, we have to ask for them.
+local history, news, took = {}, 0, false
+if not (aside or same) then
+  local offset_of_next, raw = 0, ARGV[4]
+  local looking = not unknown and not t.taken and t.delivered ~= ''
+  for i = 1, rounds do
+    offset_of_next, history[i] = cmsgpack.unpack_limit(raw, 1, offset_of_next)
+    if unknown then
+      news = i
+    elseif looking and history[i][1] == t.delivered then
+      news, took = i, true
+      break
+    elseif news == i - 1 and count > t.count and history[i][2] >= t.count then
+      news = i
+    elseif not looking then
+      break
     end
-    if older then return nil end
   end
-  local some = 0
-  while some < rounds and count > t.count and round(some + 1)[2] >= t.count do some = some + 1 end
-  return (some < rounds or not older or count <= t.count) and some or nil
+  if older and not took and (unknown or looking or (news == rounds and count > t.count)) then return 0 end
 end
-local news, took = new_rounds()
-if not news then return 0 end
 
 -- Genuine: new words after a final answer that was handed on as such.
 local genuine = not (aside or same or unknown) and t.state == 'answered' and t.answer == 'text'
@@ -108,12 +112,12 @@ local begins = unknown and (fresh or spoken) and user ~= '' and not seen
 -- Where the user speaks is the main thread, once the main one is through: a final answer (of a session with tools: one
 -- without may be an agent that puts its whole state into each prompt), a cut, or nothing for a while. While it waits
 -- for results, or an attempt runs, others are its sub-agents.
-local function through(m)
-  return not m or m.closed or (m.state ~= 'open'
-    and ((tooled and m.state == 'answered' and m.answer == 'text') or now - m.at >= LATEST_MS))
-end
-if s.main ~= name and not aside and (genuine or rearm or begins) and through(load('t:' .. sid .. SEP .. s.main)) then
-  s.main = name
+if s.main ~= name and not aside and (genuine or rearm or begins) then
+  local m = read_thread(call('GET', P .. 't:' .. sid .. SEP .. s.main))
+  if not m or m.closed ~= '' or (m.state ~= 'open'
+    and ((tooled and m.state == 'answered' and m.answer == 'text') or now - m.at >= LATEST_MS)) then
+    s.main = name
+  end
 end
 local opens = new_session or (s.main == name and (genuine or rearm or begins))
 local old_span = s.span
@@ -121,161 +125,229 @@ if opens then s.span, s.span_at = s.span + 1, now end
 local turn = retry and t.turn or s.turn + (aside and 0 or 1)
 
 ------------------------------------------------------------------------------------------- is there room for it
-local spent, short = {}, {}
-local groups, order = {}, {} -- key of a scope's counters to the indices of its lines: one read and one write a scope
-for i, line in ipairs(lines) do
-  local scope, dimension, _, limit, key, ticks = unpack(line)
-  if ticks then
-    spent[2 * i - 1], spent[2 * i] = now - (scope == 'span' and s.span_at or s.born), 0
-    if limit >= 0 and panic == 0 and spent[2 * i - 1] > limit then short[#short + 1] = i end
-  else
-    local at = (scope == 'session' and 'b:' .. sid .. ':s') or (scope == 'span' and 'b:' .. sid .. ':p' .. s.span)
-      or 'w:' .. key
-    if not groups[at] then groups[at], order[#order + 1] = {}, at end
-    table.insert(groups[at], i)
-    if dimension == 'turns' and (retry or aside) then line[3] = 0 end
+-- The counters are in the order of these lines, as they were the last time.
+local layout, size = ARGV[5], 2 * #kinds
+local integers = '<' .. string.rep('i8', size)
+local spent, amounts, short, behind = {}, { take(integers, ARGV[6]) }, {}, ''
+if s.layout == layout or (not opens and layout ~= '' and sub(s.layout, 1, #layout) == layout) then
+  spent, behind = { take(integers, s.counters) }, sub(s.counters, 8 * size + 1)
+else -- what none of these lines asks for is kept behind them: a session may be asked under several policies
+  local names, place = { unpacked(s.layout) }, {}
+  local values = { take('<' .. string.rep('i8', 2 * #names), s.counters) }
+  for i = 1, #names do place[names[i]] = i end
+  s.layout = layout
+  for i, what in ipairs({ unpacked(layout) }) do
+    local at = place[what]
+    spent[2 * i - 1], spent[2 * i] = at and values[2 * at - 1] or 0, at and values[2 * at] or 0
+    if at then names[at] = false end
+  end
+  for i = 1, #names do
+    local scope = names[i] and byte(names[i])
+    if scope == 115 or (scope == 112 and not opens) then -- s, p
+      s.layout, behind = s.layout .. pack(names[i]), behind .. put('<i8i8', values[2 * i - 1], values[2 * i])
+    end
   end
 end
-local unborn = {} -- counters that do not exist yet, and so have no TTL
-for _, at in ipairs(order) do
-  local fields, none = {}, true
-  for n, i in ipairs(groups[at]) do
-    fields[2 * n - 1], fields[2 * n] = 'u:' .. lines[i][2], 'h:' .. lines[i][2]
+local keyed = 0
+for i = 1, #kinds do
+  local kind, u = byte(kinds, i), 2 * i - 1
+  local limit, hold = amounts[i], amounts[#kinds + i]
+  if kind == 83 or kind == 80 then -- S, P: clocks
+    spent[u], spent[u + 1] = now - (kind == 80 and s.span_at or s.born), 0
+  elseif kind == 119 or kind == 118 then -- w, v: of a key
+    keyed = keyed + 1
+    local dimension = sub(select(i, unpacked(layout)), 3)
+    local values = call('HMGET', P .. 'w:' .. keys[keyed], 'u:' .. dimension, 'h:' .. dimension)
+    spent[u], spent[u + 1] = tonumber(values[1] or 0), tonumber(values[2] or 0)
+  elseif opens and (kind == 112 or kind == 113) then -- p, q: of the span
+    spent[u], spent[u + 1] = 0, 0
   end
-  local values = call('HMGET', P .. at, unpack(fields))
-  for n, i in ipairs(groups[at]) do
-    none = none and not (values[2 * n - 1] or values[2 * n])
-    local used, held = tonumber(values[2 * n - 1] or 0), tonumber(values[2 * n] or 0)
-    spent[2 * i - 1], spent[2 * i] = used, held
-    if lines[i][4] >= 0 and panic == 0 and used + held + lines[i][3] > lines[i][4] then short[#short + 1] = i end
+  if (retry or aside) and (kind == 116 or kind == 113 or kind == 118) then -- t, q, v: turns
+    hold, amounts[#kinds + i] = 0, 0
   end
-  unborn[at] = none
+  if limit >= 0 and panic == 0 and spent[u] + spent[u + 1] + hold > limit then short[#short + 1] = i end
 end
 
-local counts = {}
-local function answer_now(admitted)
-  return { sid, aside and 'aside' or name, turn, now, retry and 1 or 0, admitted, '', 0, t.rearmed, equal,
-    aside and 0 or t.steps, s.span, s.span_at, s.born, new_session and 1 or 0, aside and 0 or 1, panic,
-    s.traceparent, s.main == name and 1 or 0, exempt, spent, short, counts }
+local counts, any = {}, #short > 0
+local function answer_now(admitted, standing)
+  local thread, steps, more = name, t.steps, any and pack(short, counts) or ''
+  if aside then thread, steps = 'aside', 0 end
+  return put(ANSWER, steps, turn, now, retry and 1 or 0, admitted, 0, t.rearmed, equal, s.span, s.span_at, s.born,
+    new_session and 1 or 0, aside and 0 or 1, panic, s.main == name and 1 or 0, exempt, #sid, #thread, 0,
+    #s.traceparent, #standing, #more, sid, thread, '', s.traceparent, standing, more)
 end
 if #short > 0 then
-  ended()
-  return keep(answer_now(0))
+  return refuse(answer_now(0, put(integers, unpack(spent, 1, size))), not aside and t or nil)
 end
 
 ------------------------------------------------------------------------------------------------------ admitted
-local held = {} -- what settle gives back, and where: to the window held, not to the one of that moment
-for _, at in ipairs(order) do
-  local write, kept = {}, {}
-  for _, i in ipairs(groups[at]) do
-    local dimension, hold = lines[i][2], lines[i][3]
-    kept[#kept + 1], kept[#kept + 2] = dimension, hold
-    if hold > 0 then
-      spent[2 * i] = spent[2 * i] + hold
-      write[#write + 1], write[#write + 2] = 'h:' .. dimension, spent[2 * i]
+for i = 1, #kinds do
+  spent[2 * i] = spent[2 * i] + amounts[#kinds + i]
+end
+local standing = put(integers, unpack(spent, 1, size))
+s.counters = standing .. behind
+if keyed > 0 then
+  local names, nth = { unpacked(layout) }, 0
+  for i = 1, #names do
+    if byte(names[i]) == 119 then
+      nth = nth + 1
+      call('HSET', P .. 'w:' .. keys[nth], 'h:' .. sub(names[i], 3), spent[2 * i])
+      if spent[2 * i - 1] == 0 then call('PEXPIRE', P .. 'w:' .. keys[nth], WINDOW_TTL) end -- it may be new
     end
-  end
-  held[#held + 1], held[#held + 2] = at, kept
-  if #write > 0 then
-    call('HSET', P .. at, unpack(write))
-    if unborn[at] then call('PEXPIRE', P .. at, string.sub(at, 1, 2) == 'w:' and WINDOW_TTL or RUN_TTL) end
   end
 end
 
-local B = P .. 'b:' .. sid .. ':p'
 if heir_of and not aside then
-  for _, list in ipairs({ 'r:', 'e:', 'g:' }) do call('COPY', P .. list .. heir_of, P .. list .. run, 'REPLACE') end
+  for _, list in ipairs({ 'e:', 'g:' }) do call('COPY', P .. list .. heir_of, P .. list .. run, 'REPLACE') end
 end
+local B = P .. 'b:' .. sid .. ':p'
 if opens then
-  call('HSET', B .. s.span, 'at', now) -- so that the counters have a key, and the key a TTL
+  call('HSET', B .. s.span, 'at', now) -- so that the counters of calls have a key, and the key a TTL
   call('PEXPIRE', B .. s.span, RUN_TTL)
 end
 
--- Facts and counters of the new rounds. What was done before the new words belongs to the old span.
-local function append()
-  local facts, raised, some = {}, {}, 0
-  if rearm or genuine then facts[1] = ARGV[2] end -- in front: an answer repeated after it is repeated in the new span
-  if blank then facts[#facts + 1] = ARGV[3] end
-  if not retry then t.names = {} end -- a retry is judged by the counters of the first attempt
+if not aside then
+  local renew = now - t.renewed >= HOUR -- a TTL costs as much as a write
+
+  -- Counters of calls and tools in the new rounds. What was done before the new words belongs to the old span. A retry
+  -- is judged by those of the first attempt.
+  local names, more, n = {}, {}, 0
   for i = 1, news do
-    some = some + round(i)[3]
-    for what, more in pairs(round(i)[4]) do
-      if not raised[what] then t.names[#t.names + 1] = what end
-      raised[what] = call('HINCRBY', B .. (new_session and s.span or old_span), 'c:' .. what, more)
+    for what, by in pairs(history[i][4]) do
+      if not more[what] then n, names[n + 1] = n + 1, what end
+      more[what] = (more[what] or 0) + by
     end
   end
-  for i, what in ipairs(t.names) do
-    counts[2 * i - 1], counts[2 * i] = what, raised[what] or tonumber(call('HGET', B .. s.span, 'c:' .. what) or 0)
+  if retry then
+    for what in string.gmatch(t.names, '[^\30]+') do n, names[n + 1] = n + 1, what end
+  else
+    t.names = table.concat(names, NEXT)
   end
-  for i = #ARGV - some + 1, #ARGV do facts[#facts + 1] = ARGV[i] end
-  local R = P .. 'r:' .. run
-  for i = math.max(1, #facts - RING + 1), #facts do call('RPUSH', R, facts[i]) end
-  if t.steps == 0 and #facts > 0 then call('PEXPIRE', R, RUN_TTL) end
-  t.steps = t.steps + #facts
-  if t.steps > RING and #facts > 0 then call('LTRIM', R, -RING, -1) end
-end
+  if n > 0 then
+    local key = B .. ((news > 0 and not new_session) and old_span or s.span)
+    local fields, write = { 'HMGET', key, 'at' }, { 'HSET', key }
+    for i = 1, n do fields[3 + i] = 'c:' .. names[i] end
+    local values = call(unpack(fields))
+    for i = 1, n do
+      local what = names[i]
+      local sum = (values[1 + i] or 0) + (more[what] or 0)
+      counts[what], write[2 * i + 1], write[2 * i + 2] = sum, fields[3 + i], sum
+    end
+    if news > 0 then
+      call(unpack(write))
+      if not values[1] then call('PEXPIRE', key, RUN_TTL) end
+    end
+    any = true
+  end
 
--- How the run is found again; what it leaves behind is taken out.
-local function index(renew)
-  local Q = P .. 'q:' .. conversation
-  call('ZADD', Q, now, run)
-  if now % 8 == 0 then call('ZREMRANGEBYRANK', Q, 0, -Q_KEPT - 1) end -- a bound, not a promise
-  call('PEXPIRE', Q, LATEST_MS)
+  -- The facts of the new rounds, and where the ring has become too long, only its newest.
+  local added, some = '', 0
+  if rearm or genuine then added, some = ARGV[2], 1 end -- in front: a repeated answer is repeated in the new span
+  if blank then added, some = added .. ARGV[3], some + 1 end
+  if news == 1 then
+    added, some = added .. ARGV[#ARGV], some + history[1][3]
+  elseif news > 1 then
+    local facts = { added }
+    for i = news, 1, -1 do facts[#facts + 1], some = ARGV[#ARGV - i + 1], some + history[i][3] end
+    added = table.concat(facts)
+  end
+  if some > 0 or (heir_of and ring ~= '') then
+    local before = t.held_facts
+    ring, t.steps, t.held_facts = ring .. added, t.steps + some, before + some
+    if before > 0 and not new_thread and t.held_facts <= RING + SLACK then
+      call('APPEND', P .. 'r:' .. run, added)
+    else
+      local at = 1
+      while t.held_facts > RING do -- over one envelope: a byte for its kind, 1, 2 or 4 for the length
+        local kind, a, b, c, d = byte(ring, at, at + 4)
+        at = at + (kind == 196 and 2 + a or kind == 197 and 3 + a * 256 + b or 5 + ((a * 256 + b) * 256 + c) * 256 + d)
+        t.held_facts = t.held_facts - 1
+      end
+      ring = sub(ring, at)
+      call('SET', P .. 'r:' .. run, ring, 'PX', RUN_TTL)
+    end
+  end
+
+  -- How the run is found again; what it leaves behind is taken out.
+  local others = call('SET', P .. 'a:' .. conversation, run, 'PX', LATEST_MS, 'GET')
+  if others and others ~= run then
+    local all = { run }
+    for one in string.gmatch(others, '[^\30]+') do
+      if one ~= run and #all < ASKED then all[#all + 1] = one end
+    end
+    call('SET', P .. 'a:' .. conversation, table.concat(all, NEXT), 'PX', LATEST_MS)
+  end
   if t.state == 'failed' or t.state == 'abandoned' or t.answer == 'empty' then
     call('ZREM', P .. 'f:' .. t.conversation, run)
   end
-  for _, link in ipairs(links) do call('ZREM', P .. 'l:' .. link, run) end
+  local left = { 'DEL' }
+  for i = 1, #links do
+    local given = asked[3 + i]
+    if given == MANY then
+      call('ZREM', P .. 'm:' .. links[i], run)
+    elseif given then
+      local _, _, whose = unpacked(given)
+      if whose == run then left[#left + 1] = P .. 'n:' .. links[i] end
+    end
+  end
+  if left[2] then call(unpack(left)) end
   if s.latest ~= head .. name then -- the latest thread of a head; the threads there are
     call('HSET', P .. 'd:' .. sid, 'head:' .. head, name)
     if new_thread then call('HSET', P .. 'd:' .. sid, 'thread:' .. name, now) end
     call('PEXPIRE', P .. 'd:' .. sid, RUN_TTL)
     s.latest = head .. name
   end
-  if t.head == '' then return end
-  call('HINCRBY', H, 'open', 1)
-  if number then call('HSET', H, 'runs', number) end
-  if restart then call('HINCRBY', H, 'ended', -1) end
-  if renew or head ~= t.head then
-    call('HSET', P .. 'h:' .. head, 'run', run)
-    call('PEXPIRE', P .. 'h:' .. head, 2 * RUN_TTL)
-    call('PEXPIRE', H, 2 * RUN_TTL)
+  if t.head ~= '' then
+    call('HINCRBY', H, 'open', 1)
+    if number then call('HSET', H, 'runs', number) end
+    if restart then call('HINCRBY', H, 'ended', -1) end
+    if renew or head ~= t.head then
+      call('HSET', P .. 'h:' .. head, 'run', run)
+      call('PEXPIRE', P .. 'h:' .. head, 2 * RUN_TTL)
+      call('PEXPIRE', H, 2 * RUN_TTL)
+    end
   end
-end
 
-if not aside then
-  local renew = now - t.renewed >= HOUR -- a TTL costs as much as a write
-  append()
-  index(renew)
-  if rearm then t.closed, t.answers, t.rearmed = nil, 0, t.rearmed + 1 end
+  if rearm then t.closed, t.answers, t.rearmed = '', 0, t.rearmed + 1 end
   if took then t.taken = true end
   if not same then t.open, t.era = 0, t.era + 1 end -- an attempt at an earlier conversation leaves this one alone
   t.turn, t.state, t.conversation, t.count, t.equal, t.at = turn, 'open', conversation, count, equal, now
   t.open, t.live = t.open + 1, t.live + 1
-  if renew then t.renewed = now end
-  save('t:' .. run, t)
-  if user ~= '' and not seen then
-    call('SADD', P .. 'v:' .. sid, user)
-    call('PEXPIRE', P .. 'v:' .. sid, RUN_TTL)
+  if user ~= '' then
+    if not seen then
+      call('SADD', P .. 'v:' .. sid, user)
+      call('PEXPIRE', P .. 'v:' .. sid, RUN_TTL)
+    end
+    t.user = user
   end
   if renew then
-    for _, key in ipairs({ 'v:' .. sid, 'x:' .. sid, 'd:' .. sid, 'b:' .. sid .. ':s', 'b:' .. sid .. ':p' .. s.span,
-      'r:' .. run, 'e:' .. run, 'g:' .. run, 'o:' .. run }) do
+    t.renewed = now
+    for _, key in ipairs({ 'v:' .. sid, 'x:' .. sid, 'd:' .. sid, 'b:' .. sid .. ':p' .. s.span, 'r:' .. run,
+      'e:' .. run, 'g:' .. run, 'o:' .. run }) do
       call('PEXPIRE', P .. key, RUN_TTL)
     end
     call('ZADD', P .. 'sessions', now, sid)
     call('ZREMRANGEBYSCORE', P .. 'sessions', '-inf', now - RUN_TTL)
     call('PEXPIRE', P .. 'sessions', RUN_TTL)
   end
+  save_thread(run, t)
   if new_thread then s.threads = s.threads + 1 end
 end
-s.at, s.turn, s.tooled = now, math.max(turn, s.turn), s.tooled or tooled
-save('s:' .. sid, s)
-call('ZADD', P .. 'idle', now, sid)
+s.at, s.seen, s.turn, s.tooled = now, now, math.max(turn, s.turn), s.tooled or tooled
+if now - s.idle >= MINUTE then -- idle.lua looks at `seen` itself
+  s.idle = now
+  call('ZADD', P .. 'idle', now, sid)
+end
+save_session(sid, s)
 
 -- The hold. Its key outlives the lease by far: as long as it is there, a sweeper can give back what is held.
-local answer = answer_now(1)
-call('HSET', K, 'answer', cmsgpack.pack(answer), 'held', cmsgpack.pack({ (aside and new_thread) and '' or run, sid,
-  turn, t.era, aside or false, retry, aside and '' or t.head, held }))
-call('PEXPIRE', K, math.max(7 * 24 * HOUR, 2 * lease))
+local answer, owner, from = answer_now(1, standing), run, t.head
+if aside then owner, from = new_thread and '' or run, '' end
+local keyed_by = keyed > 0 and pack(keys) or ''
+local holds = sub(ARGV[6], 4 * size + 1)
+local held = put(HELD, turn, t.era, aside and 1 or 0, retry and 1 or 0, s.span, #owner, owner, #sid, sid,
+  #from, from, #layout, layout, #holds, holds, #keyed_by, keyed_by)
+call('SET', K, put('<I4', #held) .. held .. answer, 'PX', math.max(7 * 24 * HOUR, 2 * lease))
 call('ZADD', P .. 'holds', now + lease, token)
-return reply(answer, sid .. SEP .. answer[2])
+if aside then return reply(answer, '', nil, 0, run) end
+return reply(answer, ring, t, 0, run)

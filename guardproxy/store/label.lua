@@ -1,28 +1,20 @@
 -- label: keep what a person said of a run, let the run go on, and exempt what was said from then on; or take it back.
 -- Safe to run twice: a label of this id that is there is answered as it stands.
 --
+-- Follows state.lua in the same script.
 -- KEYS[1]  "gp:{<org>}:"
 -- ARGV[1]  msgpack: the locals below. `label` is a map that is kept as it is, but for the moments, which are the
 --          server's. `act`: add or revoke (of the label only its id, and who revokes)
--- ARGV[2]  the boundary fact, for add
+-- ARGV[2]  the boundary fact in its envelope, for add
 --
 -- labels    id -> label, the newest LABELS of them, for `kept_ms` after the last one came; their ids by moment in
 --           labels:at, how often each held something back in labels:hits
 -- exempted  id -> label of those that stand; gone when the last of them ends
 -- exempt    a number that changes with `exempted` and ends with it. begin gives it to the workers with every turn
-local P = KEYS[1]
-local act, label, for_ms, kept_ms = unpack(cmsgpack.unpack(ARGV[1]))
-local call = redis.call
-local RING, LABELS, STANDING = 64, 1000, 256
-local RUN_TTL = 25 * 3600000
-local SEP = '\31'
+local act, label, for_ms, kept_ms = unpack(unpacked(ARGV[1]))
+local LABELS, STANDING = 1000, 256
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-
-local function load(key)
-  local raw = call('GET', P .. key)
-  return raw and cmsgpack.unpack(raw) or nil
-end
 
 -- Take out what has ended. How many are left, and when the last of them ends.
 local function left()
@@ -62,17 +54,23 @@ local function rearm()
   local opened, shut = 0, {}
   for _, part in ipairs(call('HKEYS', P .. 'd:' .. label.session)) do
     local run = label.session .. SEP .. string.sub(part, 8)
-    local t = string.sub(part, 1, 7) == 'thread:' and load('t:' .. run)
-    if t and (not t.closed or t.closed == label.rule) then call('DEL', P .. 'g:' .. run, P .. 'o:' .. run) end
-    if t and t.closed == label.rule then
-      t.closed, t.answers, t.equal, t.steps = nil, 0, 0, t.steps + 1
-      call('RPUSH', P .. 'r:' .. run, ARGV[2])
-      call('LTRIM', P .. 'r:' .. run, -RING, -1)
-      call('PEXPIRE', P .. 'r:' .. run, RUN_TTL)
-      call('SET', P .. 't:' .. run, cmsgpack.pack(t), 'PX', RUN_TTL)
+    local t = string.sub(part, 1, 7) == 'thread:' and read_thread(call('GET', P .. 't:' .. run)) or nil
+    local ours = t and t.closed == label.rule
+    if t and (ours or t.closed == '') and t.told then
+      call('DEL', P .. 'g:' .. run, P .. 'o:' .. run)
+    end
+    if ours then
+      t.closed, t.answers, t.equal, t.steps = '', 0, 0, t.steps + 1
+      if t.held_facts > 0 and call('APPEND', P .. 'r:' .. run, ARGV[2]) > #ARGV[2] then
+        t.held_facts = t.held_facts + 1
+      else
+        call('SET', P .. 'r:' .. run, ARGV[2], 'PX', RUN_TTL)
+        t.held_facts = 1
+      end
+      save_thread(run, t)
       if t.head ~= '' then call('HDEL', P .. 'h:' .. t.head, 'ended') end -- a task started again is a new run
       opened = opened + 1
-    elseif t and t.closed then
+    elseif t and t.closed ~= '' then
       shut[#shut + 1] = t.closed
     end
   end
@@ -91,7 +89,7 @@ if act == 'revoke' then
   return { 'done', cmsgpack.pack(label) }
 end
 if known then return { 'done', known, 0, {} } end
-local s = load('s:' .. label.session)
+local s = read_session(call('GET', P .. 's:' .. label.session))
 if not s then return { 'unknown' } end
 if left() >= STANDING then return { 'full' } end
 label.at_ms, label.until_ms = now, now + for_ms
@@ -99,5 +97,5 @@ keep()
 call('HSET', P .. 'exempted', label.id, cmsgpack.pack(label))
 tell()
 local opened, shut = rearm()
-if s.closed then shut[#shut + 1] = s.closed end
+if s.closed ~= '' then shut[#shut + 1] = s.closed end
 return { 'done', cmsgpack.pack(label), opened, shut }

@@ -106,7 +106,7 @@ class Labels:
         await self._client.command("HINCRBY", f"{prefix(org)}labels:hits", label, hits)
 
     async def _run(self, org: str, head: tuple[object, ...], boundary: bytes) -> list[Any]:
-        return _list(await self._client.run("label", prefix(org).encode(), (_pack(head), boundary)))
+        return _list(await self._client.run("label", prefix(org).encode(), (_pack(head), _pack(boundary))))
 
 
 _FIELDS = {one.name for one in fields(Label)}

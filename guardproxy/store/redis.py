@@ -28,6 +28,9 @@ PANIC = "gp:panic"
 AT_ONCE = 256
 """Tokens or sessions taken in one go by `sweep` and `idle_sessions`: bounds a script's time."""
 
+RECORDS = 256
+"""Turn records of a session that are shown; some more may be kept for a while."""
+
 NEWEST = 2
 """Rounds of a known conversation sent to `begin`: the last one, and one to spare."""
 
@@ -35,12 +38,12 @@ KNOWN = 8_000
 """Conversations remembered for that, up to twice as many; some 100 bytes each."""
 
 SCRIPTS = {
-    "begin": ("resolve.lua", "begin.lua"),
-    "settle": ("settle.lua",),
+    "begin": ("state.lua", "resolve.lua", "begin.lua"),
+    "settle": ("state.lua", "settle.lua"),
     "sweep": ("sweep.lua",),
     "renew": ("renew.lua",),
-    "idle": ("idle.lua",),
-    "label": ("label.lua",),
+    "idle": ("state.lua", "idle.lua"),
+    "label": ("state.lua", "label.lua"),
 }
 """Scripts by name, and the files each is made of."""
 
@@ -170,7 +173,7 @@ class Store:
 
     async def records(self, org: str, session: str) -> list[bytes]:
         """The newest 256 turn records of a session, oldest first."""
-        return _list(await self._client.command("LRANGE", f"{_codec.prefix(org)}x:{session}", 0, -1))
+        return _list(await self._client.command("LRANGE", f"{_codec.prefix(org)}x:{session}", -RECORDS, -1))
 
     async def session_state(self, org: str, session: str) -> Known | None:
         """A session as it stands, or None if there is none of that id."""
@@ -262,9 +265,9 @@ def _list(reply: object) -> list[Any]:
 
 
 def _known(org: str, session: str, state: object, parts: list[bytes]) -> Known | None:
-    if not isinstance(state, bytes):
+    fields = _codec.session(state) if isinstance(state, bytes) else {}
+    if not fields:
         return None
-    fields = _codec.unpack(state)
     threads = sorted(raw.decode()[len("thread:") :] for raw in parts if raw.startswith(b"thread:"))
     return Known(
         org=org,
@@ -273,7 +276,7 @@ def _known(org: str, session: str, state: object, parts: list[bytes]) -> Known |
         at_ms=fields["at"],
         turn=fields["turn"],
         span=fields["span"],
-        closed=fields.get("closed", ""),
+        closed=fields["closed"],
         main=fields["main"],
         traceparent=fields["traceparent"],
         threads=tuple(threads),

@@ -1,19 +1,17 @@
 -- settle: give back what a token holds, count what was used, keep what the answer was. Safe to run twice: without a
 -- hold it does nothing. The sweeper runs it too, for tokens past their lease: then the use is the hold.
 --
+-- Follows state.lua in the same script.
 -- KEYS[1]  "gp:{<org>}:"
 -- ARGV[1]  msgpack: the locals below, in this order. `ledger` are the anchors of its values
--- ARGV[2]  the record of the turn ("" = none); ARGV[3..] facts, then episodes, then ledger values
+-- ARGV[2]  the record of the turn ("" = none); ARGV[3] the facts in their envelopes; ARGV[4..] episodes, then ledger
+--          values
 --
 -- Answers {} when nothing was held, else {session, thread, turn}.
-local P = KEYS[1]
-local token, outcome, answer, spent, delivered, links, facts, episodes, ledger, close, close_session, count, offset,
-  swept = unpack(cmsgpack.unpack(ARGV[1]))
-local call = redis.call
-local RING, EPISODES, LEDGER, RECORDS, LINKED = 64, 16, 64, 256, 256
-local HOUR = 3600000
-local RUN_TTL, LINK_TTL, SAME_TTL, ANSWER_TTL = 25 * HOUR, 2 * HOUR, HOUR / 6, HOUR / 30
-local WINDOW_TTL = 35 * 24 * HOUR
+local token, session, thread, outcome, answer, spent, delivered, links, facts, episodes, ledger, close, close_session,
+  count, offset, swept = unpacked(ARGV[1])
+local EPISODES, LEDGER, RECORDS, SLACK, LINKED = 16, 64, 256, 64, 256
+local LINK_TTL, SAME_TTL = 2 * HOUR, 10 * MINUTE
 local STAMP = 1e10 -- a link's score is count * STAMP + time: the count decides, among equals the latest
 
 local clock = call('TIME')
@@ -23,61 +21,109 @@ if swept then
   local deadline = call('ZSCORE', HOLDS, token)
   if not deadline or tonumber(deadline) > now then return {} end -- settled or renewed meanwhile
 end
-local saved = call('HGET', K, 'held')
+local run = session .. SEP .. thread -- as the caller says; the token knows
+local kept = call('MGET', K, P .. 's:' .. session, P .. 't:' .. run) -- a token of another kind (version 0.1) is none
 call('ZREM', HOLDS, token)
-if not saved then return {} end
-local run, sid, turn, era, aside, retry, head, held = unpack(cmsgpack.unpack(saved))
-call('HDEL', K, 'held')
-call('PEXPIRE', K, ANSWER_TTL)
+if not kept[1] then return {} end
+local hold = take('<I4c0', kept[1])
+if hold == '' then return {} end
+call('SET', K, put('<I4', 0) .. sub(kept[1], 5 + #hold), 'PX', ANSWER_TTL)
+local turn, era, aside, retry, span, owner, sid, head, layout, holds, keys = take(HELD, hold)
+aside, retry = aside == 1, retry == 1
+if owner ~= run or sid ~= session then
+  run = owner
+  kept = call('MGET', K, P .. 's:' .. sid, P .. 't:' .. run)
+end
+local s, t = read_session(kept[2]), not aside and read_thread(kept[3]) or nil
 
-for i = 1, #held, 2 do
-  local key, kept = P .. held[i], held[i + 1]
-  local fields, none, write = {}, true, {}
-  for n = 1, #kept, 2 do fields[n], fields[n + 1] = 'u:' .. kept[n], 'h:' .. kept[n] end
-  local values = call('HMGET', key, unpack(fields))
-  for n = 1, #kept, 2 do
-    local dimension, hold = kept[n], kept[n + 1]
-    none = none and not (values[n] or values[n + 1])
-    local use = swept and hold or spent[dimension] or 0
-    if dimension == 'turns' and (retry or aside) then use = 0 end
-    if use ~= 0 then write[#write + 1], write[#write + 2] = 'u:' .. dimension, tonumber(values[n] or 0) + use end
-    if hold > 0 then -- not below 0: the counters may have been lost with the server's last second
-      write[#write + 1], write[#write + 2] = 'h:' .. dimension, math.max(0, tonumber(values[n + 1] or 0) - hold)
-    end
-  end
-  if #write > 0 then
-    call('HSET', key, unpack(write))
-    if none then call('PEXPIRE', key, string.sub(held[i], 1, 2) == 'w:' and WINDOW_TTL or RUN_TTL) end
+-- Not below 0: the counters may have been lost with the server's last second.
+local names = { unpacked(layout) }
+local amounts = { take('<' .. string.rep('i8', #names), holds) }
+local size = s and #s.counters / 8 or 0
+local integers = '<' .. string.rep('i8', size)
+local values, place, nth = s and { take(integers, s.counters) } or {}, nil, 0
+if s and sub(s.layout, 1, #layout) ~= layout then -- asked by other lines meanwhile
+  place = {}
+  for i, name in ipairs({ unpacked(s.layout) }) do place[name] = i end
+end
+for i = 1, #names do
+  local name, held = names[i], amounts[i]
+  local scope, dimension = byte(name), sub(name, 3)
+  local use = swept and held or spent[dimension] or 0
+  if dimension == 'turns' and (retry or aside) then use, held = 0, 0 end
+  if scope == 115 or (scope == 112 and s and s.span == span) then -- s, p: of the span held, if it is there still
+    local at = i
+    if place then at = place[name] end
+    local u = at and 2 * at - 1 or 0
+    if values[u + 1] then values[u], values[u + 1] = values[u] + use, math.max(0, values[u + 1] - held) end
+  elseif scope == 119 then -- w
+    nth = nth + 1
+    local key = P .. 'w:' .. unpacked(keys)[nth]
+    local was = call('HMGET', key, 'u:' .. dimension, 'h:' .. dimension)
+    call('HSET', key, 'u:' .. dimension, (was[1] or 0) + use, 'h:' .. dimension, math.max(0, (was[2] or 0) - held))
+    if not (was[1] and was[2]) then call('PEXPIRE', key, WINDOW_TTL) end
   end
 end
+if s then s.counters = put(integers, unpack(values, 1, size)) end
 
 -- Append what is new and bound the list; a list just made has no TTL yet.
-local function append(key, from, some, bound)
-  if some == 0 then return end
+local function append(key, from, some, bound, slack)
   local length = 0
   for i = from, from + some - 1 do length = call('RPUSH', key, ARGV[i]) end
-  if length > bound then call('LTRIM', key, -bound, -1) end
+  if length > bound + slack then call('LTRIM', key, -bound, -1) end
   if length == some then call('PEXPIRE', key, RUN_TTL) end
 end
 
--- The first text at an anchor stays, whatever overlapping turns say later: it has to be repeated byte for byte.
-local function note(from)
-  for i, anchor in ipairs(ledger) do
-    if call('HSETNX', P .. 'g:' .. run, anchor, ARGV[from + i - 1]) == 1 then
-      call('RPUSH', P .. 'o:' .. run, anchor)
+-- A round was given to one run, mostly: then a string will do.
+if run ~= '' and outcome == 'answered' then
+  local one = pack(count, now, run)
+  for i = 1, #links do
+    local given = P .. 'n:' .. links[i]
+    local old = call('SET', given, one, 'PX', LINK_TTL, 'GET')
+    local other
+    if old and old ~= MANY then
+      local long, at, whose = unpacked(old)
+      if whose ~= run then
+        other = whose
+        call('ZADD', P .. 'm:' .. links[i], string.format('%.0f', long * STAMP + at % STAMP), other)
+      end
+    end
+    if old == MANY or other then
+      local key = P .. 'm:' .. links[i]
+      call('ZADD', key, string.format('%.0f', count * STAMP + now % STAMP), run)
+      call('ZREMRANGEBYRANK', key, 0, -LINKED - 1)
+      call('PEXPIRE', key, LINK_TTL)
+      call('SET', given, MANY, 'PX', LINK_TTL)
     end
   end
-  if #ledger == 0 then return end
-  while call('LLEN', P .. 'o:' .. run) > LEDGER do
-    call('HDEL', P .. 'g:' .. run, call('LPOP', P .. 'o:' .. run))
-  end
-  call('PEXPIRE', P .. 'g:' .. run, RUN_TTL)
-  call('PEXPIRE', P .. 'o:' .. run, RUN_TTL)
 end
 
--- Where the conversation stands now. Attempts at an earlier conversation of the thread change nothing of it.
-local function conclude(t)
-  t.at, t.live, t.steps = now, math.max(0, t.live - 1), t.steps + facts
+if t then
+  if facts > 0 then
+    if t.held_facts > 0 and call('APPEND', P .. 'r:' .. run, ARGV[3]) > #ARGV[3] then
+      t.held_facts = t.held_facts + facts
+    else -- the first ones, or the others were lost
+      call('SET', P .. 'r:' .. run, ARGV[3], 'PX', RUN_TTL)
+      t.held_facts = facts
+    end
+    t.steps = t.steps + facts
+  end
+  if episodes > 0 then append(P .. 'e:' .. run, 4, episodes, EPISODES, 0) end
+  if #ledger > 0 then -- the first text at an anchor stays: it has to be repeated byte for byte
+    for i, anchor in ipairs(ledger) do
+      if call('HSETNX', P .. 'g:' .. run, anchor, ARGV[3 + episodes + i]) == 1 then
+        call('RPUSH', P .. 'o:' .. run, anchor)
+      end
+    end
+    while call('LLEN', P .. 'o:' .. run) > LEDGER do
+      call('HDEL', P .. 'g:' .. run, call('LPOP', P .. 'o:' .. run))
+    end
+    call('PEXPIRE', P .. 'g:' .. run, RUN_TTL)
+    call('PEXPIRE', P .. 'o:' .. run, RUN_TTL)
+  end
+  t.told = t.told or episodes > 0 or #ledger > 0
+  -- Where the conversation stands now. Attempts at an earlier conversation of the thread change nothing of it.
+  t.at, t.live = now, math.max(0, t.live - 1)
   if t.era == era then
     local nothing = answer == 'empty'
     t.open = math.max(0, t.open - 1)
@@ -94,37 +140,16 @@ local function conclude(t)
     end
   end
   if close ~= '' then t.closed, t.answers = close, 0 end
-  call('SET', P .. 't:' .. run, cmsgpack.pack(t), 'PX', RUN_TTL)
-end
-
-local function load(key)
-  local raw = call('GET', P .. key)
-  return raw and cmsgpack.unpack(raw) or nil
-end
-
-if run ~= '' then
-  if outcome == 'answered' then
-    local score = string.format('%.0f', count * STAMP + now % STAMP)
-    for _, link in ipairs(links) do
-      call('ZADD', P .. 'l:' .. link, score, run)
-      call('ZREMRANGEBYRANK', P .. 'l:' .. link, 0, -LINKED - 1)
-      call('PEXPIRE', P .. 'l:' .. link, LINK_TTL)
-    end
-  end
-  local t = not aside and load('t:' .. run)
-  if t then
-    append(P .. 'r:' .. run, 3, facts, RING)
-    append(P .. 'e:' .. run, 3 + facts, episodes, EPISODES)
-    note(3 + facts + episodes)
-    conclude(t)
-  end
+  save_thread(run, t)
 end
 
 -- A derived run is done with this attempt; an ending of ours may be answered by a client that starts again.
 if head ~= '' then
   local H = P .. 'h:' .. head
-  local open = call('HGET', H, 'open')
-  if open then call('HSET', H, 'open', math.max(0, tonumber(open) - 1)) end
+  if call('HINCRBY', H, 'open', -1) < 0 then -- lost meanwhile
+    call('HSET', H, 'open', 0)
+    call('PEXPIRE', H, 2 * RUN_TTL)
+  end
   if answer == 'own' and outcome == 'answered' then
     call('HINCRBY', H, 'ended', 1)
     call('HSET', H, 'ended_at', now, 'ended_run', run)
@@ -132,14 +157,17 @@ if head ~= '' then
   end
 end
 
-if ARGV[2] ~= '' then append(P .. 'x:' .. sid, 2, 1, RECORDS) end
-if close_session then
-  local session = load('s:' .. sid)
-  if session then
-    session.closed, session.answers = close ~= '' and close or 'session', 0
-    call('SET', P .. 's:' .. sid, cmsgpack.pack(session), 'PX', RUN_TTL)
+if ARGV[2] ~= '' then append(P .. 'x:' .. sid, 2, 1, RECORDS, SLACK) end
+if s then
+  if close_session then s.closed, s.answers = close ~= '' and close or 'session', 0 end
+  if not swept then
+    s.seen = now
+    if now - s.idle >= MINUTE then
+      s.idle = now
+      call('ZADD', P .. 'idle', now, sid)
+    end
   end
+  save_session(sid, s)
 end
-if not swept then call('ZADD', P .. 'idle', now, sid) end
-local _, at = string.find(run, '\31', 1, true)
-return { sid, at and string.sub(run, at + 1) or 'aside', turn }
+local _, at = string.find(run, SEP, 1, true)
+return { sid, at and sub(run, at + 1) or 'aside', turn }

@@ -18,6 +18,7 @@ import pytest
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.store.redis import Store
 from tests.accept.processes import Served, alive, serving, until
+from tests.http_store import counted
 from tests.live import Answer, Got, Json, Live, Provider, Said, live, serve
 
 LIMIT, CLIENTS, EACH, WORKERS = 50, 64, 3, 4
@@ -52,8 +53,11 @@ async def served(folder: Path, turns: int, workers: int = WORKERS) -> AsyncItera
 
 async def counters(store: Store, session: str) -> dict[str, int]:
     """The budget counters of a session as the store has them: used (`u:`) and held (`h:`) by dimension."""
-    flat = await store._client.command("HGETALL", f"gp:{{default}}:b:{session}:s")
-    return {name.decode(): int(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+    found: dict[str, int] = {}
+    for name, (used, held) in (await counted(store, session)).items():
+        if name.startswith("s:"):
+            found |= {f"u:{name[2:]}": used, f"h:{name[2:]}": held}
+    return found
 
 
 def outcomes(answers: list[Answer]) -> Counter[str]:
@@ -152,7 +156,7 @@ async def test_every_script_sent_twice_gives_the_same_totals(store: Store, limit
             rows = await asyncio.gather(*(work(running, f"task{number}") for number in range(30)))
             await until_settled(store)
             found = outcomes([answer for row in rows for answer in row])
-            ring = [await store._client.command("LLEN", key) for key in await keys(store, "r:raced")]
+            ring = [await store._client.command("STRLEN", key) for key in await keys(store, "r:raced")]
             totals.append((len(running.provider.got), found["answered"], await counters(store, "raced"), sum(ring)))
     print(f"\nonce {totals[0]}\ntwice {totals[1]}")
     assert totals[0][0] == (limit or 90)

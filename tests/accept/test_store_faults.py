@@ -21,6 +21,7 @@ from guardproxy.store import embedded
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
 from tests.accept.processes import Served, serving, until
+from tests.http_store import PREFIX, counted
 from tests.live import Got, Json, Provider, Said, serve
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="freezes a process and watches others in /proc")
@@ -169,9 +170,9 @@ async def used(socket_path: str) -> Counter[str]:
     store = await Store.connect(socket_path=socket_path, timeout_ms=5000)
     try:
         found: Counter[str] = Counter()
-        for key in await store._client.command("KEYS", "gp:[{]default}:b:*:s"):
-            value = await store._client.command("HGET", key, "u:turns")
-            found[key.decode().split(":")[3]] = int(value or 0)
+        for key in await store._client.command("KEYS", "gp:[{]default}:s:*"):
+            session = key.decode().removeprefix(f"{PREFIX}s:")
+            found[session] = (await counted(store, session)).get("s:turns", (0, 0))[0]
         return found
     finally:
         await store.close()

@@ -11,6 +11,7 @@ from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Identity, Opening, RoundFact, TurnFact, View
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
+from tests.http_store import counted
 
 ORG = "acme"
 TURNS = Line("session", "turns", 1)
@@ -112,9 +113,12 @@ class Agent:
         return view
 
 
-async def used_held(store: Store, key: str, dimension: str) -> tuple[int, int]:
-    """What the counters of a scope say, read behind the store's back."""
-    reply = await store._client.command("HMGET", f"gp:{{{ORG}}}:{key}", f"u:{dimension}", f"h:{dimension}")
+async def used_held(store: Store, scope: str, dimension: str) -> tuple[int, int]:
+    """What the counters of a scope say, read behind the store's back: `s:<session>`, `p:<its span>` or `w:<key>`."""
+    kind, _, name = scope.partition(":")
+    if kind != "w":
+        return (await counted(store, name, f"gp:{{{ORG}}}:")).get(f"{kind}:{dimension}", (0, 0))
+    reply = await store._client.command("HMGET", f"gp:{{{ORG}}}:{scope}", f"u:{dimension}", f"h:{dimension}")
     assert isinstance(reply, list)
     return int(reply[0] or 0), int(reply[1] or 0)
 

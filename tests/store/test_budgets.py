@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from guardproxy.store.redis import Store, Swept
 from tests.store.kit import ORG, Agent, keys, used_held
 
 MINUTE, HOUR = 60_000, 3_600_000
-SESSION, SPAN = "b:s:s", "b:s:p1"
+SESSION, SPAN = "s:s", "p:s"
 
 LIMITS = [
     # used, held, hold, limit, admitted
@@ -156,10 +157,11 @@ async def test_settle_goes_to_the_span_held(store: Store) -> None:
     await sub.begin()
     await slow.settle("text")
     slow.took(user="more")
+    assert await used_held(store, SPAN, "turns") == (2, 1)
     assert (await slow.begin()).span == 2
     await sub.settle()
-    assert await used_held(store, SPAN, "turns") == (3, 0)
-    assert await used_held(store, "b:s:p2", "turns") == (0, 1)
+    assert await used_held(store, SPAN, "turns") == (0, 1)
+    assert await used_held(store, SESSION, "turns") == (3, 1)
 
 
 @pytest.mark.parametrize("lease_ms", [1_000, 10 * MINUTE])
@@ -203,9 +205,11 @@ async def test_what_equal_runs_leave_behind_is_bounded(store: Store) -> None:
     agents = [Agent(store, ids="same") for _ in range(400)]
     for some in range(0, 400, 50):
         await asyncio.gather(*(agent.turn("text") for agent in agents[some : some + 50]))
-    sizes = {key: await store._client.command("ZCARD", key) for key in await keys(store) if key[10:12] in ("l:", "q:")}
-    assert len(sizes) == 3
+    sizes = {key: await store._client.command("ZCARD", key) for key in await keys(store) if key[10:12] == "m:"}
+    assert len(sizes) == 2
     assert all(200 < int(str(size)) < 400 for size in sizes.values())
+    asked = [await store._client.command("GET", key) for key in await keys(store) if key[10:12] == "a:"]
+    assert [len(str(runs).split("\\x1e")) for runs in asked] == [16]
 
 
 async def test_sweepers_side_by_side_settle_a_hold_once(store: Store) -> None:
@@ -219,10 +223,21 @@ async def test_sweepers_side_by_side_settle_a_hold_once(store: Store) -> None:
 async def test_a_lost_counter_does_not_go_below_nothing(store: Store) -> None:
     agent = Agent(store, session="s")
     await agent.begin()
-    await store._client.command("DEL", f"gp:{{{ORG}}}:{SESSION}")
+    lost = await store._client.command("GET", f"gp:{{{ORG}}}:{SESSION}")
+    assert isinstance(lost, bytes)
+    await store._client.command("SET", f"gp:{{{ORG}}}:{SESSION}", lost.replace(struct.pack("<qq", 0, 100), bytes(16)))
     await agent.settle()
     assert await used_held(store, SESSION, "cost_microusd") == (70, 0)
     assert int(str(await store._client.command("PTTL", f"gp:{{{ORG}}}:{SESSION}"))) > 24 * HOUR
+
+
+async def test_a_session_that_was_lost_begins_anew(store: Store) -> None:
+    agent = Agent(store, session="s")
+    await agent.begin()
+    await store._client.command("DEL", f"gp:{{{ORG}}}:{SESSION}")
+    await agent.settle()
+    view = await agent.begin()
+    assert (view.new_session, view.turn, {spent.used for spent in view.spent}) == (True, 1, {0})
 
 
 async def test_no_key_is_without_a_ttl_but_the_registry_and_the_live_sets(store: Store) -> None:
@@ -260,3 +275,47 @@ async def test_run_state_lives_a_day_after_the_last_turn(store: Store) -> None:
     for key in await keys(store):
         if key.split("}:")[-1][:2] in ("t:", "r:", "s:", "b:", "v:"):
             assert int(str(await store._client.command("PTTL", key))) > 24 * HOUR, key
+
+
+async def test_a_session_that_is_asked_under_several_policies_keeps_the_counters_of_each(store: Store) -> None:
+    """The counters lie in the order of the lines; those of other lines are not lost, nor is what is held meanwhile."""
+    turns, cost, spans = Line("session", "turns", 1, 9), Line("session", "cost_microusd", 100), Line("span", "turns", 1)
+    one = Agent(store, session="s", thread="one", lines=(turns, cost))
+    two = Agent(store, session="s", thread="two", lines=(Line("span", "wall_ms", 0, clock=True), spans, turns))
+    await one.begin()
+    await two.begin()  # in another order, and without a line that holds something
+    await one.settle()
+    await two.settle(spent={"turns": 1, "cost_microusd": 5_000})
+    assert await used_held(store, SESSION, "turns") == (2, 0)
+    assert await used_held(store, SESSION, "cost_microusd") == (70, 0)  # only what has a line is counted
+    assert await used_held(store, SPAN, "turns") == (1, 0)
+    for agent, standing in ((one, [(2, 1), (70, 100)]), (two, [(0, 0), (1, 1), (3, 1)])):
+        agent.took()
+        view = await agent.begin()
+        assert [(s.used, s.held) for s in view.spent if not s.line.clock] == standing[-2:]
+        await agent.settle()
+    main = Agent(store, session="s", thread="one", user="new words", lines=(turns,), rounds=one.rounds, count=one.count)
+    await main.begin()
+    await main.settle("text")
+    main.took(user="and more")
+    assert (await main.begin()).span == 2
+    assert await used_held(store, SPAN, "turns") == (0, 0)  # a new span begins with nothing, also for other lines
+    assert await used_held(store, SESSION, "cost_microusd") == (140, 0)
+
+
+async def test_counters_of_keys_are_held_and_settled_each(store: Store) -> None:
+    lines = (Line("org", "turns", 1, key="day"), Line("session", "turns", 1), Line("team", "tokens", 7, key="week"))
+    agent = Agent(store, session="s", lines=lines)
+    await agent.begin()
+    assert (await used_held(store, "w:day", "turns"), await used_held(store, "w:week", "tokens")) == ((0, 1), (0, 7))
+    await agent.settle("", "failed", spent={"turns": 1, "tokens": 3})
+    assert (await agent.begin()).retry
+    assert (await used_held(store, "w:day", "turns"), await used_held(store, "w:week", "tokens")) == ((1, 0), (3, 7))
+    await agent.settle(spent={"turns": 1, "tokens": 3})
+    assert (await used_held(store, "w:day", "turns"), await used_held(store, "w:week", "tokens")) == ((1, 0), (6, 0))
+
+
+@pytest.mark.parametrize("hold", [2**53, 2**63, 10**30])
+async def test_an_amount_beyond_all_measure_does_not_fit(store: Store, hold: int) -> None:
+    view = await Agent(store, session="s", lines=(Line("session", "tokens", hold, 1_000),)).begin()
+    assert (view.admitted, len(view.short)) == (False, 1)

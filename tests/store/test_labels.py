@@ -180,7 +180,7 @@ async def test_a_run_that_was_cut_goes_on(store: Store) -> None:
     agent.took()
     view = await agent.begin()
     assert (view.steps, len(view.ring)) == (4, 4)
-    assert await used_held(store, "b:s:s", "turns") == (4, 1)  # what was used stays used
+    assert await used_held(store, "s:s", "turns") == (4, 1)  # what was used stays used
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["nudged", "cut"])

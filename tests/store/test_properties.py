@@ -79,7 +79,7 @@ async def sweep(store: Store, books: Books, now: int) -> None:
 async def check(store: Store, books: Books) -> None:
     assert await used_held(store, "w:day", "tokens") == (books.used, books.held)
     for session, cost in books.cost.items():
-        assert (await used_held(store, f"b:{session}:s", "cost"))[0] == cost
+        assert (await used_held(store, f"s:{session}", "cost"))[0] == cost
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

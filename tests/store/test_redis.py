@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from guardproxy.errors import ConfigError, StoreError
@@ -64,6 +65,19 @@ async def test_an_idle_session_is_handed_out_once_until_it_has_a_turn_again(stor
     assert {known.session for known in await store.idle_sessions(10 * MINUTE, 2 * late)} == {"s", "busy"}
 
 
+async def test_turns_within_a_minute_put_off_being_idle(store: Store) -> None:
+    agent = Agent(store, session="s")
+    await agent.turn()
+    agent.offset_ms = 50_000
+    await agent.begin()
+    assert await store.idle_sessions(30_000, 70_000) == []
+    assert await store.idle_sessions(30_000, 75_000) == []
+    assert [known.session for known in await store.idle_sessions(30_000, 85_000)] == ["s"]
+    assert await store.idle_sessions(30_000, 90_000) == []
+    await agent.settle()  # the end of a long call, within a minute of what was handed out
+    assert [known.session for known in await store.idle_sessions(30_000, 85_000)] == ["s"]
+
+
 async def test_a_long_call_that_is_renewed_is_not_idle(store: Store) -> None:
     agent = Agent(store, session="s", lease_ms=MINUTE)
     await agent.begin()
@@ -92,8 +106,29 @@ async def test_a_script_that_the_server_forgot_is_loaded_again(store: Store) -> 
 
 
 async def test_an_error_of_the_server_is_a_store_error_and_keeps_the_connection(store: Store) -> None:
-    await store._client.command("RPUSH", f"gp:{{{ORG}}}:s:broken", "a list where a text belongs")
+    await store._client.command("RPUSH", f"gp:{{{ORG}}}:v:broken", "a list where a set belongs")
     with pytest.raises(StoreError, match="WRONGTYPE"):
         await Agent(store, session="broken").begin()
     assert (await Agent(store, session="s").begin()).admitted
     assert store.up
+
+
+async def test_what_version_0_1_kept_is_as_good_as_none(store: Store) -> None:
+    """Maps, lists and hashes where there are packed texts now: nothing fails, and nobody is held up by them."""
+    command, prefix, run = store._client.command, f"gp:{{{ORG}}}:", "s\x1faaaaaaaaaaaa-1"
+    old = msgspec.msgpack.encode({"born": 1, "turn": 7, "span": 1, "main": "aaaaaaaaaaaa-1", "closed": "budget"})
+    await command("SET", f"{prefix}s:s", old)
+    await command("SET", f"{prefix}t:{run}", old)
+    await command("RPUSH", f"{prefix}r:{run}", "fact")
+    await command("HSET", f"{prefix}k:old", "held", old, "answer", old)
+    await command("ZADD", f"{prefix}holds", 1, "old")
+    await command("ZADD", f"{prefix}idle", 1, "s")
+    await command("SADD", "gp:orgs", ORG)
+    assert await store.session_state(ORG, "s") is None
+    assert await store.idle_sessions(1) == []
+    await store.renew(ORG, "old", MINUTE)
+    assert await store.sweep() == []
+    assert await command("EXISTS", f"{prefix}holds") == 0
+    agent = Agent(store, session="s")
+    views = [await agent.turn() for _ in range(3)]
+    assert [(view.turn, view.closed, len(view.ring)) for view in views] == [(1, False, 0), (2, False, 1), (3, False, 2)]

@@ -56,7 +56,7 @@ async def test_a_cut_closes_the_thread_and_not_its_session(store: Store) -> None
     views = [await agent.begin() for _ in range(3)]
     assert [(v.closed, v.closed_by, v.answers) for v in views] == [(True, "repeated_call", n) for n in (1, 2, 3)]
     assert {(v.turn, v.steps) for v in views} == {(cut.turn, cut.steps)}
-    assert await used_held(store, "b:s:s", "turns") == (1, 0)
+    assert await used_held(store, "s:s", "turns") == (1, 0)
     assert not (await Agent(store, session="s", thread="other").begin()).closed
 
 

@@ -21,8 +21,8 @@ async def test_a_retry_keeps_the_turn_and_appends_and_holds_no_turn(store: Store
     assert (again.retry, again.turn, again.steps, again.ring) == (True, first.turn, first.steps, first.ring)
     assert [(s.used, s.held) for s in again.spent] == [(2, 0), (2, 0), (140, 100)]
     await agent.settle()
-    assert await used_held(store, "b:s:s", "turns") == (2, 0)
-    assert await used_held(store, "b:s:s", "cost_microusd") == (210, 0)
+    assert await used_held(store, "s:s", "turns") == (2, 0)
+    assert await used_held(store, "s:s", "cost_microusd") == (210, 0)
 
 
 async def test_beside_an_open_attempt_the_second_is_a_retry_and_the_third_a_turn(store: Store) -> None:
@@ -196,8 +196,8 @@ async def test_a_request_without_tools_beside_a_session_with_them_costs_but_is_n
     assert (view.counted, view.thread, view.turn, view.ring) == (False, "aside", 1, ())
     assert [(s.used, s.held) for s in view.spent] == [(1, 0), (1, 0), (70, 100)]
     await title.settle("text")
-    assert await used_held(store, "b:s:s", "turns") == (1, 0)
-    assert await used_held(store, "b:s:s", "cost_microusd") == (140, 0)
+    assert await used_held(store, "s:s", "turns") == (1, 0)
+    assert await used_held(store, "s:s", "cost_microusd") == (140, 0)
     assert (await agent.begin()).turn == 2
     state = await store.session_state(ORG, "s")
     assert state
@@ -248,3 +248,17 @@ async def test_the_first_traceparent_is_the_sessions(store: Store) -> None:
     agent = Agent(store, session="s")
     seen = [(await agent.begin(traceparent=text)).traceparent for text in ("00-one", "00-two")]
     assert seen == ["00-one", "00-one"]
+
+
+@pytest.mark.parametrize("size", [1, 250, 255, 256, 65_535, 65_536])
+async def test_facts_of_any_size_are_kept_whole(store: Store, size: int) -> None:
+    agent = Agent(store, session="s")
+    kept: list[bytes] = []
+    for number in range(110):
+        view = await agent.begin()
+        own = (b"\xc4o%d" % number).ljust(size if number % 40 == 7 else 9, b"\xc5")
+        await agent.settle(did=f"d{number}", facts=(own,))
+        agent.took(f"d{number}")
+        assert view.ring == tuple(kept[-64:])
+        kept += [own, *agent.rounds[-1].facts]
+    assert view.steps == 218
