@@ -16,7 +16,7 @@ from guardproxy.core.model import Flag, Fp, Kind, Step, Trail
 THINK, FAILED, VOID, PENDING = int(Flag.THINK), int(Flag.FAILED), int(Flag.VOID), int(Flag.PENDING)
 INVALID, MUTATES, ROUND_START = int(Flag.INVALID), int(Flag.MUTATES), int(Flag.ROUND_START)
 SILENT, LONG, NO_TOOL, MEDIA = int(Flag.SILENT), int(Flag.LONG), int(Flag.NO_TOOL), int(Flag.MEDIA)
-_SKIPPED = THINK | int(Flag.UNANSWERED) | int(Flag.CLEARED)
+SKIPPED = THINK | int(Flag.UNANSWERED) | int(Flag.CLEARED)
 
 Pair = tuple[Fp, Fp]
 Key = Pair | frozenset[Pair]
@@ -57,12 +57,13 @@ class Round(NamedTuple):
 class _Past:
     """What has been read of one trail. The detectors of a turn all ask the same of it."""
 
-    __slots__ = ("found", "recurring", "rest", "trail")
+    __slots__ = ("calls", "found", "recurring", "rest", "trail")
 
     def __init__(self, trail: Trail) -> None:
         self.trail = trail
         self.found: list[Round] = []
         self.rest = _read(trail)
+        self.calls = 0
         self.recurring = -1  # not counted yet
 
 
@@ -106,7 +107,7 @@ def _read(trail: Trail) -> Iterator[Round]:
         if step.kind is not Kind.CALL:
             continue
         flags = step.flags
-        if not has(flags, _SKIPPED):
+        if not has(flags, SKIPPED):
             held.append((ordinal, step))
         if has(flags, ROUND_START):
             if held:
@@ -144,21 +145,29 @@ def _round(held: list[tuple[int, Step]]) -> Round:
 
 def recurs(trail: Trail, least: int) -> bool:
     """Whether a call of the newest round stands at least `least` times in the trail: a cheap first question."""
+    return _counted(trail).recurring >= least
+
+
+def repeats(trail: Trail) -> bool:
+    """Whether a call of the newest round stands anywhere else in the trail, too."""
+    past = _counted(trail)
+    return past.recurring > past.calls
+
+
+def _counted(trail: Trail) -> _Past:
     past = _past(trail)
     if past.recurring < 0:
-        past.recurring = _recurring(trail)
-    return past.recurring >= least
-
-
-def _recurring(trail: Trail) -> int:
-    nears: set[Fp] = set()
-    for step in reversed(trail.steps):
-        if step.kind is Kind.CALL and not has(step.flags, _SKIPPED):
-            nears.add(step.near)
-        if nears and has(step.flags, ROUND_START):
-            break
-    every = [step.near for step in trail.steps]
-    return sum(map(every.count, nears))
+        nears: set[Fp] = set()
+        for step in reversed(trail.steps):
+            if step.kind is not Kind.CALL:
+                continue
+            if not has(step.flags, SKIPPED):
+                nears.add(step.near)
+            if nears and has(step.flags, ROUND_START):
+                break
+        every = [step.near for step in trail.steps]
+        past.calls, past.recurring = len(nears), sum(map(every.count, nears))
+    return past
 
 
 def streak(found: Iterator[Round]) -> list[Round]:

@@ -11,8 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from guardproxy.core.detectors._count import PENDING, evidence, members, named, recurs, rounds
+from guardproxy.core.detectors._signs import REPEAT
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Trail, Triple
+
+NEEDS = REPEAT
 
 
 @dataclass(frozen=True, slots=True)

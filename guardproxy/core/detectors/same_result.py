@@ -28,8 +28,11 @@ from guardproxy.core.detectors._count import (
     newest,
     rounds,
 )
+from guardproxy.core.detectors._signs import ROW
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Step, Trail, Triple
+
+NEEDS = ROW
 
 
 @dataclass(frozen=True, slots=True)
