@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from guardproxy.core.detectors import RULES, SPECIFICITY, default_settings
+from guardproxy.core.detectors import NEEDS, RULES, SPECIFICITY, default_settings
+from guardproxy.core.detectors._signs import signs
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.model import Call, Finding, Kind, Message, Rung, Step, Trail
 
@@ -46,6 +47,7 @@ def judge(trail: Trail, chosen: Mapping[str, object] | None = None) -> Finding |
     """What speaks on a trail: the finding furthest up the ladder, the more specific one among equals."""
     chosen = chosen or default_settings()
     found = [f for rule, settings in chosen.items() if (f := RULES[rule].detect(trail, settings))]
+    assert all(NEEDS[finding.rule] & signs(trail) for finding in found), "a rule that would not have been asked"
     return max(found, key=lambda f: (f.rung, SPECIFICITY[f.rule]), default=None)
 
 
