@@ -19,6 +19,7 @@ from guardproxy.core.rounds import calls_in
 from guardproxy.errors import UpstreamError
 from guardproxy.http.exchange import Answer
 from guardproxy.http.upstream import Inflater, response_headers
+from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -66,7 +67,7 @@ async def _whole(turn: Turn, answer: Answer) -> web.StreamResponse:
         done.too_long = turn.surface.too_long(answer.status, view.plain(data))
     await turn.settle_first()
     headers = [*response_headers(answer.headers, answer.header("connection")), *turn.guard_headers()]
-    return web.Response(status=answer.status, body=shown if view.watcher.touched else data, headers=headers)
+    return whole(answer.status, headers, shown if view.watcher.touched else data)
 
 
 async def _stream(turn: Turn, answer: Answer) -> web.StreamResponse:

@@ -31,6 +31,7 @@ from guardproxy.core.view import Opening, View
 from guardproxy.errors import BadAsk, GuardError, StoreError
 from guardproxy.http import intake, relay, reporting, settling
 from guardproxy.http.outcome import Outcome
+from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
     from guardproxy.http.app import Proxy
@@ -210,8 +211,7 @@ class Turn:
         )
         self.outcome.own(edit.text)
         await self.settle_first()
-        headers = [("Content-Type", kind), *self.guard_headers()]
-        return web.Response(body=body, headers=headers)
+        return whole(200, [("Content-Type", kind), *self.guard_headers()], body)
 
     def guard_headers(self) -> list[tuple[str, str]]:
         """The `x-guardproxy-*` headers of the answer (DESIGN section 5)."""
