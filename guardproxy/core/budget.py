@@ -5,7 +5,7 @@ A row in `DIMENSIONS` is a budget dimension: the store and the metrics take its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -160,14 +160,21 @@ def failing(trail: Trail) -> int:
 def remaining(view: View) -> str:
     """JSON of what is left, the tightest line of each dimension: the value of `x-guardproxy-budget-remaining`."""
     left: dict[str, int] = {}
-    for spent in view.spent:
-        line = spent.line
+    for line, used, held in view.spent:
         if line.limit < 0:
             continue
-        rest = line.limit - spent.used if line.clock else line.limit - spent.used - spent.held
+        rest = line.limit - used if line.clock else line.limit - used - held
         known = left.get(line.dimension)
         if known is None or rest < known:
             left[line.dimension] = max(0, rest)
-    rows = [(DIMENSIONS[name], rest) for name, rest in left.items()]
-    shown = [f'"{row.setting}":{rest if row.scale == 1 else rest / row.scale:.10g}' for row, rest in rows]
-    return "{" + ",".join(shown) + "}"  # the names are ours: no escapes
+    return "{" + ",".join([_FORMS[name](rest) for name, rest in left.items()]) + "}"
+
+
+def _form(row: Dimension) -> Callable[[int], str]:
+    """How a rest is written in JSON, in the unit of the setting; the names are ours: no escapes."""
+    if row.scale == 1:
+        return f'"{row.setting}":%d'.__mod__
+    return lambda rest: f'"{row.setting}":{rest / row.scale:.10g}'
+
+
+_FORMS = {name: _form(row) for name, row in DIMENSIONS.items()}
