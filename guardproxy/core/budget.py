@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from guardproxy.core.model import Flag, Kind, Line, Trail
+from guardproxy.core.model import Flag, Kind, Line, Trail, value
 from guardproxy.core.view import Spent, View
 
 
@@ -66,7 +66,7 @@ class Limit:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Need:
     """What one attempt may use at most, as far as can be told before it."""
 

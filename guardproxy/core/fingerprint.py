@@ -1,7 +1,7 @@
 """Steps as fingerprints: the normal form of calls, results, errors and texts, hashed with a key.
 
-Pure apart from a bounded memo (an agent sends the same history with every request). Content never leaves this room:
-a fact holds tool names, flags, times and 16-byte hashes.
+Pure apart from bounded memos (an agent sends the same history with every request; `session` remembers whole rounds).
+Content never leaves this room: a fact holds tool names, flags, times and 16-byte hashes.
 """
 
 from __future__ import annotations
@@ -120,7 +120,6 @@ class Fingerprinter:
         self.rules = rules
         self._keyed = hashlib.blake2b(key=key, digest_size=16)
         self._seed = int.from_bytes(hash16(key, "seed")[:8])
-        self._memo = Memo[int, _Known](memo_size)
         self._texts = Memo[int, Fp](memo_size)
         self._calls = Memo[int, _Called](memo_size)
         self._results = self._keyed.copy()
@@ -148,10 +147,8 @@ class Fingerprinter:
 
         `defaults`: those that the tool's schema in the request gives to arguments that are left out.
         """
-        told = None if result is None else (result.text, result.media, result.failed)
-        known = hash((call[0], call[1], told, repr(defaults) if defaults else ""))
-        found = self._memo[known] or self._memo.keep(known, self._compute(call, result, defaults))
-        flags, tool, exact, near, masked, answer, masked_answer, signature, bears = found
+        made = self._compute(call, result, defaults)
+        flags, tool, exact, near, masked, answer, masked_answer, signature, bears = made
         known_as = FLAGS[flags | _ROUND_START if first else flags]
         return Step(Kind.CALL, tool, exact, near, masked, answer, masked_answer, signature, known_as, at_ms, 0, bears)
 

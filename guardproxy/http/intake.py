@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiohttp import StreamReader, web
 
@@ -23,8 +22,7 @@ _ARRIVED: Final = web.RequestKey("arrived", bytes)
 _WRONG: Final = web.RequestKey("wrong", BadAsk)
 
 
-@dataclass(frozen=True, slots=True)
-class Intake:
+class Intake(NamedTuple):
     """A request's body as it came (`raw`) and as it reads (`plain`; the same object where it was not encoded)."""
 
     raw: bytes
@@ -48,9 +46,11 @@ async def arrive(request: web.BaseRequest, *, max_body: int) -> bool:
 
 async def take(request: web.BaseRequest, *, max_body: int, max_expanded: int) -> Intake:
     """The whole body. `BadAsk` (400 `body_too_large`, never 413: clients take that for a full context window)."""
-    if _WRONG in request:
-        raise request[_WRONG]
-    raw = request[_ARRIVED] if _ARRIVED in request else await _read(request, max_body)
+    raw = request.get(_ARRIVED)
+    if raw is None:
+        if _WRONG in request:
+            raise request[_WRONG]
+        raw = await _read(request, max_body)
     encoding = request.headers.get("Content-Encoding", "").strip().lower()
     if encoding in ("", "identity"):
         return Intake(raw, raw)

@@ -177,8 +177,9 @@ class _View:
         self._encoding, self._most = encoding, turn.proxy.limits.max_expanded
         self._inflater = None if plain else Inflater(encoding, self._most)
         good = answer.status < 400 and self._inflater is None
-        self.drop = next((edit for edit in turn.edits if isinstance(edit, DropCalls)), None) if good else None
-        strip = good and any(isinstance(edit, SpliceUsage) for edit in turn.edits)
+        edits = turn.edits if good else ()
+        self.drop = next((edit for edit in edits if isinstance(edit, DropCalls)), None) if edits else None
+        strip = bool(edits) and any(isinstance(edit, SpliceUsage) for edit in edits)
         self.watcher = surface.watch(
             turn.ask,
             strip_usage=strip,
