@@ -46,11 +46,9 @@ async def arrive(request: web.BaseRequest, *, max_body: int) -> bool:
 
 async def take(request: web.BaseRequest, *, max_body: int, max_expanded: int) -> Intake:
     """The whole body. `BadAsk` (400 `body_too_large`, never 413: clients take that for a full context window)."""
-    raw = request.get(_ARRIVED)
-    if raw is None:
-        if _WRONG in request:
-            raise request[_WRONG]
-        raw = await _read(request, max_body)
+    if _WRONG in request:
+        raise request[_WRONG]
+    raw = request[_ARRIVED] if _ARRIVED in request else await _read(request, max_body)
     encoding = request.headers.get("Content-Encoding", "").strip().lower()
     if encoding in ("", "identity"):
         return Intake(raw, raw)
