@@ -65,7 +65,7 @@ async def _whole(turn: Turn, answer: Answer) -> web.StreamResponse:
     if failed:
         done.outcome, done.error_type = "failed", str(answer.status)
         done.too_long = turn.surface.too_long(answer.status, view.plain(data))
-    await turn.settle_first()
+    turn.settle()
     headers = [*response_headers(answer.headers, answer.header("connection")), *turn.guard_headers()]
     return whole(answer.status, headers, shown if view.watcher.touched else data)
 
@@ -86,7 +86,7 @@ async def _stream(turn: Turn, answer: Answer) -> web.StreamResponse:
             out = view.feed(chunk)
             if not turn.settled and view.watcher.ended:
                 _take_over(turn, view, dropped=view.drop is not None)
-                await turn.settle_first()  # usage may come as late as [DONE]
+                turn.settle()  # usage may come as late as [DONE]
                 halted = view.watcher.halted
             if out:
                 await response.write(out)

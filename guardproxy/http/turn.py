@@ -75,7 +75,7 @@ class Turn:
         except GuardError as error:
             self.outcome.fail(error)
             answer = self._error(error)
-            await self.settle_first()
+            self.settle()
             return answer
         finally:
             if not self.taken_back:
@@ -111,7 +111,7 @@ class Turn:
         most *= max(1, ask.choices)
         self.need = budget.Need(estimate, most, pricing.cost(self.rates, Usage(input=estimate, output=most)))
         return Opening(
-            token=os.urandom(12).hex(),
+            token=proxy.token(),
             org=proxy.org,
             identity=identity,
             fact=session.observe(ask, proxy.printer, self._now_ms()),
@@ -196,7 +196,7 @@ class Turn:
             if isinstance(edit, Reject):
                 self.outcome.reject(edit)
                 answer = self._error(BadAsk(edit.message, status=edit.status, code=edit.code))
-                await self.settle_first()
+                self.settle()
                 return answer
         return await relay.forward(self)
 
@@ -210,7 +210,7 @@ class Turn:
             self.ask, edit.text, reply_id=reply_id, created=self.started_ns // 10**9, finish=finish
         )
         self.outcome.own(edit.text)
-        await self.settle_first()
+        self.settle()
         return whole(200, [("Content-Type", kind), *self.guard_headers()], body)
 
     def guard_headers(self) -> list[tuple[str, str]]:
@@ -250,16 +250,12 @@ class Turn:
         return web.Response(status=error.status, body=self.surface.error(error, extra), headers=headers)
 
     def settle(self) -> None:
-        """Trip 2 and the report, once; nobody waits for them but `Proxy.close`."""
-        settling.settle(self)
+        """Trip 2 and the report, once; nobody waits for them but `Proxy.close`.
 
-    async def settle_first(self) -> None:
-        """Send trip 2 on its way before the end of the answer, so that the client's next request finds it done.
-
-        The next turn of the loop sends it; its reply is not waited for.
+        Called before the end of the answer is written: so it leaves before it, and the client's next request finds it
+        done.
         """
         settling.settle(self)
-        await asyncio.sleep(0)
 
     def final_report(self) -> TurnReport:
         """The report with the times that were not known when the turn was settled."""
