@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from guardproxy.core.model import Flag, Kind, Line, Trail, value
 from guardproxy.core.view import Spent, View
@@ -57,8 +58,7 @@ COUNTED = ("turns", "tool_calls", "input_tokens", "output_tokens", "total_tokens
 """Counted per session whether limited or not: the trace and the metrics show them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):  # a tuple: all limits are hashed with every request
     """A configured limit, in the unit that is counted."""
 
     scope: str

@@ -62,7 +62,7 @@ class Policy:
         if self.mode == "enforce" and not self.modes:
             return self.limits
         return tuple(
-            limit if self.mode_of(f"budget.{limit.dimension}") == "enforce" else replace(limit, limit=-1)
+            limit if self.mode_of(f"budget.{limit.dimension}") == "enforce" else limit._replace(limit=-1)
             for limit in self.limits
         )
 

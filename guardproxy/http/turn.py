@@ -226,7 +226,7 @@ class Turn:
             found.append(("x-guardproxy-trace-id", trace))
             found.append(("x-guardproxy-turn", str(self.view.turn)))
             found.append(("x-guardproxy-budget-remaining", budget.remaining(self.view)))
-        if names := self.edit_names():
+        if self.edits and (names := self.edit_names()):
             found.append(("x-guardproxy-edit", ",".join(names)))
         return found
 
