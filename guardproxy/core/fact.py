@@ -35,18 +35,6 @@ _SIZES = tuple(sum(size for bit, size in enumerate(_PARTS) if also >> bit & 1) f
 _FAR = 1 << 62
 
 
-def _places(present: int) -> tuple[int, ...]:
-    """Where each of the six fingerprints stands among those that are present; -1: NO_FP, which is put behind them."""
-    found: list[int] = []
-    for bit in range(6):
-        absent = found[bit - 1] if bit in (1, 2, 4) else -1
-        found.append((present & ((1 << bit) - 1)).bit_count() if present >> bit & 1 else absent)
-    return tuple(found)
-
-
-_PLACES = tuple(_places(present) for present in range(64))
-
-
 def pack(step: Step, said: Fp = NO_FP) -> bytes:
     """The compact form. `said`: the words of the assistant message that the step begins."""
     name = step.tool.encode("utf-8", "replace")[:TOOL_NAME]
@@ -112,8 +100,11 @@ def unpack(fact: bytes) -> Step:
     end = at + 16 * present.bit_count()
     if present > 63 or also >= len(_SIZES) or kind >= len(_KINDS) or len(fact) != end + _SIZES[also]:
         raise ValueError("a torn step")
-    prints = [*[fact[start : start + 16] for start in range(at, end, 16)], NO_FP]
-    call, near, masked, result, masked_result, signature = [prints[place] for place in _PLACES[present]]
+    prints = [fact[start : start + 16] for start in range(at, end, 16)]
+    for bit in range(6):
+        if not present >> bit & 1:
+            prints.insert(bit, prints[bit - 1] if bit in (1, 2, 4) else NO_FP)
+    call, near, masked, result, masked_result, signature = prints
     name = fact[_HEAD.size : at].decode("utf-8", "replace")
     known = FLAGS[flags] if flags < len(FLAGS) else Flag(flags)
     bearing = _unpack(also, fact, end) if also else NOTHING
