@@ -124,6 +124,8 @@ class Fingerprinter:
         self._calls = Memo[int, _Called](memo_size)
         self._results = self._keyed.copy()
         self._results.update(b"result")
+        self._words = self._keyed.copy()
+        self._words.update(_framed(("words", "")))
         self._tools: dict[str, tuple[Tool, _Hasher]] = {}
         self.memo = Memo[int, object](4 * memo_size)
         """What callers remember of the texts that this printer has seen."""
@@ -266,7 +268,7 @@ class Fingerprinter:
     def words(self, text: str) -> Fp:
         """What is said beside calls, spacing and case ignored; NO_FP: nothing is."""
         plain = " ".join(text[:WORDS].casefold().split())
-        return self.hash16("words", plain) if plain else NO_FP
+        return _finish(self._words, plain) if plain else NO_FP
 
     def refused_length(self, at_ms: int) -> Step:
         """The provider's word that the conversation is too long for its model."""
