@@ -80,12 +80,17 @@ KEYED = frozenset(("codex", "openhands"))
 
 _STARTS = tuple(start for start, _ in AGENTS)
 
+_SAID = frozenset((*(header for header, _ in HEADERS), "baggage"))
+_WRITTEN = frozenset((*(outer or key for outer, key in BODY), "metadata", "prompt_cache_key"))
+
 Found = tuple[str, str, str]  # session, thread, source
 
 
 def declare(headers: Mapping[str, str], body: Mapping[str, object]) -> Declared:
     """The ids of the first place that has one; else empty ids with the source "derived"."""
     agent = _agent(headers)
+    if _SAID.isdisjoint(headers) and _WRITTEN.isdisjoint(body):  # most say nothing
+        return Declared(agent=agent)
     for session, thread, source in _places(headers, body, agent):
         if session:
             return Declared(session, thread, source, agent)

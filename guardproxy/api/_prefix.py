@@ -156,12 +156,10 @@ class Prefixes:
         """A body of which nothing is known."""
         _readable(body)
         parsed = _decode(body)
-        if body.count(_KEY) != 1 or not parsed.messages:
-            return None
         opens = body.index(b"[", body.index(_KEY)) + 1
         spans = list(_spans(body, opens, parsed.messages))
         head = _head(body, spans)
-        if not head:
+        if not head or body.count(_KEY, 0, opens) + body.count(_KEY, spans[-1][1]) != 1:
             return None
         place = Place(opens, spans[0][0], 0, head)
         self._note(digests, 0, place, spans)
@@ -174,13 +172,11 @@ class Prefixes:
         end = _OPEN + body[place.at :]
         _readable(end)
         later = _decode(end)
-        if end.count(_KEY) != 1:
+        spans = list(_spans(body, place.at, later.messages))
+        if not spans or body.find(_KEY, spans[-1][1]) >= 0:
             return None
         if known < len(digests):
-            spans = list(_spans(body, place.at, later.messages))
             self._note(digests, known, place, spans)
-        else:
-            list(_spans(body, place.at, later.messages))
         return Messages(body, place, later.messages), _others(_decode(body[: place.opens] + b"]}")) | _others(later)
 
     def _note(self, digests: Sequence[bytes], known: int, place: Place, spans: Sequence[tuple[int, int]]) -> None:
@@ -204,10 +200,11 @@ def _spans(body: bytes, at: int, messages: Sequence[msgspec.Raw]) -> Iterator[tu
     for raw in messages:
         while body[at] in _BETWEEN:
             at += 1
-        if body[at] != _BRACE or not body.startswith(memoryview(raw), at):
+        view = memoryview(raw)
+        if body[at] != _BRACE or not body.startswith(view, at):
             message = "a message is no object"
             raise ValueError(message)
-        end = at + len(memoryview(raw))
+        end = at + len(view)
         yield at, end
         at = end
 

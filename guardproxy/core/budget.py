@@ -5,11 +5,12 @@ A row in `DIMENSIONS` is a budget dimension: the store and the metrics take its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
-from guardproxy.core.model import Flag, Kind, Line, Trail
+from guardproxy.core.model import Flag, Kind, Line, Trail, value
 from guardproxy.core.view import Spent, View
 
 
@@ -57,8 +58,7 @@ COUNTED = ("turns", "tool_calls", "input_tokens", "output_tokens", "total_tokens
 """Counted per session whether limited or not: the trace and the metrics show them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):  # a tuple: all limits are hashed with every request
     """A configured limit, in the unit that is counted."""
 
     scope: str
@@ -66,7 +66,7 @@ class Limit:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Need:
     """What one attempt may use at most, as far as can be told before it."""
 
@@ -160,14 +160,21 @@ def failing(trail: Trail) -> int:
 def remaining(view: View) -> str:
     """JSON of what is left, the tightest line of each dimension: the value of `x-guardproxy-budget-remaining`."""
     left: dict[str, int] = {}
-    for spent in view.spent:
-        line = spent.line
+    for line, used, held in view.spent:
         if line.limit < 0:
             continue
-        rest = line.limit - spent.used if line.clock else line.limit - spent.used - spent.held
+        rest = line.limit - used if line.clock else line.limit - used - held
         known = left.get(line.dimension)
         if known is None or rest < known:
             left[line.dimension] = max(0, rest)
-    rows = [(DIMENSIONS[name], rest) for name, rest in left.items()]
-    shown = [f'"{row.setting}":{rest if row.scale == 1 else rest / row.scale:.10g}' for row, rest in rows]
-    return "{" + ",".join(shown) + "}"  # the names are ours: no escapes
+    return "{" + ",".join([_FORMS[name](rest) for name, rest in left.items()]) + "}"
+
+
+def _form(row: Dimension) -> Callable[[int], str]:
+    """How a rest is written in JSON, in the unit of the setting; the names are ours: no escapes."""
+    if row.scale == 1:
+        return f'"{row.setting}":%d'.__mod__
+    return lambda rest: f'"{row.setting}":{rest / row.scale:.10g}'
+
+
+_FORMS = {name: _form(row) for name, row in DIMENSIONS.items()}

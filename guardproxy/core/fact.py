@@ -33,7 +33,9 @@ _STAMP = struct.Struct("<QI")
 _AT, _AFTER = 4, 16  # where time and place stand in the header
 _VERSION = 2
 _KINDS = tuple(Kind)
-_BOUNDARY = bytes((_VERSION, Kind.BOUNDARY))
+BOUNDARY = bytes((_VERSION, Kind.BOUNDARY))
+"""What a packed fact starts with that is the beginning of a request span."""
+
 _EXTENT, _REPORT, _LEFT = struct.Struct("<16sQQ"), struct.Struct("<5I"), struct.Struct("<I")
 _REST = _LEFT
 _PARTS = (_EXTENT.size, 16, 16, _REPORT.size, _LEFT.size, _REST.size)
@@ -96,7 +98,7 @@ def stamp(fact: bytes, at_ms: int, place: int = 0) -> bytes:
 
 def is_boundary(fact: bytes) -> bool:
     """Whether a packed fact is the beginning of a request span; quicker than looking at its step."""
-    return fact[:2] == _BOUNDARY
+    return fact[:2] == BOUNDARY
 
 
 @lru_cache(maxsize=65_536)  # a ring comes back with every turn; a step is 0.4 KB

@@ -1,7 +1,7 @@
 """Steps as fingerprints: the normal form of calls, results, errors and texts, hashed with a key.
 
-Pure apart from a bounded memo (an agent sends the same history with every request). Content never leaves this room:
-a fact holds tool names, flags, times and 16-byte hashes.
+Pure apart from bounded memos (an agent sends the same history with every request; `session` remembers whole rounds).
+Content never leaves this room: a fact holds tool names, flags, times and 16-byte hashes.
 """
 
 from __future__ import annotations
@@ -87,11 +87,12 @@ class Fingerprinter:
         self.rules = rules
         self._keyed = hashlib.blake2b(key=key, digest_size=16)
         self._seed = int.from_bytes(hash16(key, "seed")[:8])
-        self._memo = Memo[int, _Known](memo_size)
         self._texts = Memo[int, Fp](memo_size)
         self._calls = Memo[int, _Called](memo_size)
         self._results = self._keyed.copy()
         self._results.update(b"result")
+        self._words = self._keyed.copy()
+        self._words.update(framed(("words", "")))
         self._tools: dict[str, tuple[Tool, Hasher]] = {}
         self.memo = Memo[int, object](4 * memo_size)
         """What callers remember of the texts that this printer has seen."""
@@ -115,10 +116,8 @@ class Fingerprinter:
 
         `defaults`: those that the tool's schema in the request gives to arguments that are left out.
         """
-        told = None if result is None else (result.text, result.media, result.failed)
-        known = hash((call[0], call[1], told, repr(defaults) if defaults else ""))
-        found = self._memo[known] or self._memo.keep(known, self._compute(call, result, defaults))
-        flags, tool, exact, near, masked, answer, masked_answer, signature, bears = found
+        made = self._compute(call, result, defaults)
+        flags, tool, exact, near, masked, answer, masked_answer, signature, bears = made
         known_as = FLAGS[flags | _ROUND_START if first else flags]
         return Step(Kind.CALL, tool, exact, near, masked, answer, masked_answer, signature, known_as, at_ms, 0, bears)
 
@@ -256,7 +255,7 @@ class Fingerprinter:
     def words(self, text: str) -> Fp:
         """What is said beside calls, spacing and case ignored; NO_FP: nothing is."""
         plain = " ".join(text[:WORDS].casefold().split())
-        return self.hash16("words", plain) if plain else NO_FP
+        return finish(self._words, plain) if plain else NO_FP
 
     def refused_length(self, at_ms: int) -> Step:
         """The provider's word that the conversation is too long for its model."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from guardproxy.core import budget, episode as episodes_of, scoped_exemption, session, sparing
 from guardproxy.core.budget import Limit
-from guardproxy.core.detectors import RULES, SPECIFICITY, default_settings
+from guardproxy.core.detectors import NEEDS, RULES, SPECIFICITY, default_settings
+from guardproxy.core.detectors._signs import signs
 from guardproxy.core.model import NO_FP, Decision, Episode, Finding, Rung, Trail, Triple
 from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.view import View
@@ -61,7 +62,7 @@ class Policy:
         if self.mode == "enforce" and not self.modes:
             return self.limits
         return tuple(
-            limit if self.mode_of(f"budget.{limit.dimension}") == "enforce" else replace(limit, limit=-1)
+            limit if self.mode_of(f"budget.{limit.dimension}") == "enforce" else limit._replace(limit=-1)
             for limit in self.limits
         )
 
@@ -188,7 +189,10 @@ def _detect(trail: Trail, policy: Policy) -> tuple[list[Finding], tuple[str, ...
     findings, errors = [], []
     if not trail.steps:
         return [], ()
+    shown = signs(trail)
     for rule, settings in policy.detectors.items():
+        if not NEEDS[rule] & shown:
+            continue
         try:
             found = RULES[rule].detect(trail, settings)
         except Exception as error:  # noqa: BLE001 - a detector must never be the cause of a failed request

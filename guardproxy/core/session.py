@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import cast
 from urllib.parse import quote
 
-from guardproxy.core.fact import is_boundary, pack, reported, stamp, unpack
+from guardproxy.core.fact import BOUNDARY, pack, reported, stamp, unpack
 from guardproxy.core.fingerprint import GUARD_MARK, Defaults, Fingerprinter
 from guardproxy.core.harness import is_harness
 from guardproxy.core.model import NO_FP, Ask, Call, Step, Trail
@@ -33,6 +33,9 @@ _PLAIN = re.compile(r"[\x21-\x7e]+")
 FAR = "*"
 """Begins a link that holds without the head: asked only where the head is unknown, as after a compaction."""
 
+HALF = 16
+"""Characters of a digest that, beside as many of another one, tell rounds apart: 64 bits each."""
+
 AT_MOST = 64
 """Calls of one assistant message that become steps: the ring holds no more, and a message may hold 100,000."""
 
@@ -46,6 +49,8 @@ def round_digest(printer: Fingerprinter, calls: Sequence[Call], text: str) -> st
         text, calls = own_words(text)
     if not calls:
         return printer.hash16("said", printer.text(text)).hex()
+    if len(calls) == 1:
+        return printer.call(calls[0]).hex()
     key = hash(("round", *calls))
     found = printer.memo[key]
     if found is None:
@@ -56,7 +61,7 @@ def round_digest(printer: Fingerprinter, calls: Sequence[Call], text: str) -> st
 
 
 def links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call], text: str) -> tuple[str, ...]:
-    """Digests under which a delivered round can be found again, most specific first.
+    """Digests under which a delivered round can be found again, most specific first. `head`: as `identify` has it.
 
     Ids together with the head come first: two runs of different tasks may carry the same ids. Without the head only
     what is specific by itself counts; that is how a compacted conversation is recognised.
@@ -71,14 +76,16 @@ def links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call],
 
 
 def _links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call], text: str) -> Iterator[str]:
+    """Half of the head (which is the tenant's) and half of what was delivered; FAR ones name the tenant themselves."""
     ids = sorted([call.id for call in calls])
-    digest = round_digest(printer, calls, text)
+    digest, named = round_digest(printer, calls, text), ""
     if ids and all(ids):
-        yield printer.hash16("link", tenant, "ids", head, *ids).hex()
+        named = printer.hash16("link", tenant, "ids", *ids).hex()
+        yield head[:HALF] + named[:HALF]
     if calls or text.strip():
-        yield printer.hash16("link", tenant, "round", head, digest).hex()
-    if ids and min(map(len, ids)) >= SPECIFIC_ID and len(set(ids)) == len(ids):
-        yield FAR + printer.hash16("link", tenant, "ids", *ids).hex()
+        yield head[:HALF] + digest[:HALF]
+    if named and min(map(len, ids)) >= SPECIFIC_ID and len(set(ids)) == len(ids):
+        yield FAR + named
     if not calls and len(text) >= SPECIFIC_TEXT:
         yield FAR + printer.hash16("link", tenant, "text", digest).hex()
 
@@ -249,7 +256,7 @@ def trail(view: View, *, whole: bool = False) -> Trail:
     """The steps since the last genuine user message (`whole`: all), oldest first, with their ordinals in the thread."""
     facts = view.ring
     for position in range(len(facts) - 1, -1, -1):
-        if is_boundary(facts[position]) and not whole:
+        if facts[position].startswith(BOUNDARY) and not whole:
             facts = facts[position + 1 :]
             break
     steps = unpack_all(facts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import time
@@ -99,6 +100,7 @@ class Proxy:
         self._factors: dict[str, float] = {}
         self._tasks: set[asyncio.Task[object]] = set()
         self._renewing: asyncio.Task[None] | None = None
+        self._run, self._numbers = os.urandom(9).hex(), itertools.count()
 
     async def start(self) -> None:
         """Open the upstream pool and begin to renew the holds of running calls."""
@@ -204,6 +206,10 @@ class Proxy:
         """Note a delivered round by its links, the newest `DELIVERED` of them. Only a shortcut, never a truth."""
         for link in who.named(links):
             self._delivered.keep(link, True)
+
+    def token(self) -> str:
+        """A name for an attempt that no other one has, of this worker or another."""
+        return f"{self._run}{next(self._numbers):06x}"
 
     def factor(self, model: str) -> float:
         """How much larger the provider's count of input tokens is than our estimate, for this model."""

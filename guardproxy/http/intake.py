@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiohttp import StreamReader, web
 
@@ -23,8 +22,7 @@ _ARRIVED: Final = web.RequestKey("arrived", bytes)
 _WRONG: Final = web.RequestKey("wrong", BadAsk)
 
 
-@dataclass(frozen=True, slots=True)
-class Intake:
+class Intake(NamedTuple):
     """A request's body as it came (`raw`) and as it reads (`plain`; the same object where it was not encoded)."""
 
     raw: bytes

@@ -19,6 +19,7 @@ from guardproxy.core.rounds import calls_in
 from guardproxy.errors import UpstreamError
 from guardproxy.http.exchange import Answer
 from guardproxy.http.upstream import Inflater, response_headers
+from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -64,9 +65,9 @@ async def _whole(turn: Turn, answer: Answer) -> web.StreamResponse:
     if failed:
         done.outcome, done.error_type = "failed", str(answer.status)
         done.too_long = turn.surface.too_long(answer.status, view.plain(data))
-    await turn.settle_first()
+    turn.settle()
     headers = [*response_headers(answer.headers, answer.header("connection")), *turn.guard_headers()]
-    return web.Response(status=answer.status, body=shown if view.watcher.touched else data, headers=headers)
+    return whole(answer.status, headers, shown if view.watcher.touched else data)
 
 
 async def _stream(turn: Turn, answer: Answer) -> web.StreamResponse:
@@ -85,7 +86,7 @@ async def _stream(turn: Turn, answer: Answer) -> web.StreamResponse:
             out = view.feed(chunk)
             if not turn.settled and view.watcher.ended:
                 _take_over(turn, view, dropped=view.drop is not None)
-                await turn.settle_first()  # usage may come as late as [DONE]
+                turn.settle()  # usage may come as late as [DONE]
                 halted = view.watcher.halted
             if out:
                 await response.write(out)
@@ -176,8 +177,9 @@ class _View:
         self._encoding, self._most = encoding, turn.proxy.limits.max_expanded
         self._inflater = None if plain else Inflater(encoding, self._most)
         good = answer.status < 400 and self._inflater is None
-        self.drop = next((edit for edit in turn.edits if isinstance(edit, DropCalls)), None) if good else None
-        strip = good and any(isinstance(edit, SpliceUsage) for edit in turn.edits)
+        edits = turn.edits if good else ()
+        self.drop = next((edit for edit in edits if isinstance(edit, DropCalls)), None) if edits else None
+        strip = bool(edits) and any(isinstance(edit, SpliceUsage) for edit in edits)
         self.watcher = surface.watch(
             turn.ask,
             strip_usage=strip,

@@ -31,6 +31,7 @@ from guardproxy.core.view import Opening, View
 from guardproxy.errors import BadAsk, GuardError, StoreError
 from guardproxy.http import intake, relay, reporting, settling
 from guardproxy.http.outcome import Outcome
+from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
     from guardproxy.http.app import Proxy
@@ -74,7 +75,7 @@ class Turn:
         except GuardError as error:
             self.outcome.fail(error)
             answer = self._error(error)
-            await self.settle_first()
+            self.settle()
             return answer
         finally:
             if not self.taken_back:
@@ -110,7 +111,7 @@ class Turn:
         most *= max(1, ask.choices)
         self.need = budget.Need(estimate, most, pricing.cost(self.rates, Usage(input=estimate, output=most)))
         return Opening(
-            token=os.urandom(12).hex(),
+            token=proxy.token(),
             org=proxy.org,
             identity=identity,
             fact=session.observe(ask, proxy.printer, self._now_ms()),
@@ -195,7 +196,7 @@ class Turn:
             if isinstance(edit, Reject):
                 self.outcome.reject(edit)
                 answer = self._error(BadAsk(edit.message, status=edit.status, code=edit.code))
-                await self.settle_first()
+                self.settle()
                 return answer
         return await relay.forward(self)
 
@@ -209,9 +210,8 @@ class Turn:
             self.ask, edit.text, reply_id=reply_id, created=self.started_ns // 10**9, finish=finish
         )
         self.outcome.own(edit.text)
-        await self.settle_first()
-        headers = [("Content-Type", kind), *self.guard_headers()]
-        return web.Response(body=body, headers=headers)
+        self.settle()
+        return whole(200, [("Content-Type", kind), *self.guard_headers()], body)
 
     def guard_headers(self) -> list[tuple[str, str]]:
         """The `x-guardproxy-*` headers of the answer (DESIGN section 5)."""
@@ -226,7 +226,7 @@ class Turn:
             found.append(("x-guardproxy-trace-id", trace))
             found.append(("x-guardproxy-turn", str(self.view.turn)))
             found.append(("x-guardproxy-budget-remaining", budget.remaining(self.view)))
-        if names := self.edit_names():
+        if self.edits and (names := self.edit_names()):
             found.append(("x-guardproxy-edit", ",".join(names)))
         return found
 
@@ -250,16 +250,12 @@ class Turn:
         return web.Response(status=error.status, body=self.surface.error(error, extra), headers=headers)
 
     def settle(self) -> None:
-        """Trip 2 and the report, once; nobody waits for them but `Proxy.close`."""
-        settling.settle(self)
+        """Trip 2 and the report, once; nobody waits for them but `Proxy.close`.
 
-    async def settle_first(self) -> None:
-        """Send trip 2 on its way before the end of the answer, so that the client's next request finds it done.
-
-        The next turn of the loop sends it; its reply is not waited for.
+        Called before the end of the answer is written: so it leaves before it, and the client's next request finds it
+        done.
         """
         settling.settle(self)
-        await asyncio.sleep(0)
 
     def final_report(self) -> TurnReport:
         """The report with the times that were not known when the turn was settled."""

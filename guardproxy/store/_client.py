@@ -78,11 +78,13 @@ class Client:
         return self._taken(reply)
 
     def run_soon(self, script: str, key: bytes, arguments: tuple[bytes, ...]) -> asyncio.Future[object] | None:
-        """Run a script with this turn of the loop; its answer is looked at with `ran`. None: there is no connection."""
+        """Run a script now; its answer is looked at with `ran`. None: there is no connection."""
         if self._wire is None:
             return None
         packed = pack(("EVALSHA", self._sha[script], 1, key, *arguments))
-        return self._wire.send(packed, self._loop.time() + self._timeout_s)
+        reply = self._wire.send(packed, self._loop.time() + self._timeout_s)
+        self._wire.flush()
+        return reply
 
     @staticmethod
     def ran(reply: asyncio.Future[object]) -> bool:

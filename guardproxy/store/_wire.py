@@ -114,7 +114,7 @@ class Wire(asyncio.Protocol):
             future.set_exception(Lost(self.reason))
             return future
         if not self._out:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
         self._out.append(packed)
         for _ in range(answers - 1):
             self._waiting.append((self._loop.create_future(), deadline))
@@ -156,8 +156,9 @@ class Wire(asyncio.Protocol):
         """Part of `asyncio.Protocol`."""
         self.close(f"the connection was lost ({exc})" if exc else "the server closed the connection")
 
-    def _flush(self) -> None:
-        if self._transport and not self.reason:
+    def flush(self) -> None:
+        """Send what waits now, and not with the end of this turn of the loop."""
+        if self._out and self._transport and not self.reason:
             self._transport.write(b"".join(self._out))
         self._out.clear()
 

@@ -103,6 +103,17 @@ def test_another_conversation_with_the_same_beginning() -> None:
         assert short == whole
 
 
+def test_the_word_may_stand_in_the_messages() -> None:
+    """Only what lies outside the list could be another list of messages."""
+    prefixes = Prefixes(7)
+    said = [{"role": "user", "content": [{"type": "text", "text": "messages"}, {"messages": [{"role": "user"}]}]}]
+    for turns in (30, 31):
+        body = json.dumps({"model": "m", "messages": [*talk(20), *said, *talk(turns)]}).encode()
+        short, whole = asks(prefixes, body)
+        assert short == whole
+        assert prefixes.read(body) is not None
+
+
 PAD = "p" * (5 * GRID)
 USER = {"role": "user", "content": PAD}
 ODD: Mapping[str, bytes] = {
@@ -110,6 +121,7 @@ ODD: Mapping[str, bytes] = {
     "no messages": json.dumps({"model": "m", "messages": [], "user": PAD}).encode(),
     "messages twice": b'{"messages":[{"role":"user","content":"a"}],'
     + json.dumps({"model": "m", "messages": [USER]})[1:].encode(),
+    "messages alike": b'{"messages":%b,"messages":%b}' % ((json.dumps([USER]).encode(),) * 2),
     "messages in a tool": json.dumps({"model": "m", "messages": [USER], "tools": [{"messages": 1}]}).encode(),
     "no user in front": json.dumps({"model": "m", "messages": [{"role": "assistant", "content": PAD}]}).encode(),
     "NaN": json.dumps({"model": "m", "messages": [USER], "temperature": float("nan")}).encode(),

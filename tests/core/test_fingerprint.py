@@ -94,7 +94,7 @@ def test_the_memo_is_bounded_and_changes_nothing() -> None:
         arguments = f'{{"n":{number % 7}}}'
         assert step("f", arguments, printer=small) == step("f", arguments)
         small.text(f"text {number}")
-    assert len(small._memo) <= 4
+    assert len(small._calls) <= 4
     assert len(small._texts) <= 4
 
 

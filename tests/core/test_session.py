@@ -33,12 +33,13 @@ LINKS: dict[str, tuple[list[Call], str, int]] = {
 @pytest.mark.parametrize("name", LINKS)
 def test_links(name: str) -> None:
     calls, text, amount = LINKS[name]
-    found = session.links(PRINTER, "org", "head", calls, text)
+    head, theirs = (identity(TASK, tenant=tenant).head for tenant in ("org", "other org"))
+    found = session.links(PRINTER, "org", head, calls, text)
     shared = set(found) & set(session.links(PRINTER, "org", "other head", calls, text))
 
     assert len(set(found)) == len(found) == amount
     assert shared == set(found[1 if not calls else 2 :]), "only what is specific by itself counts under another head"
-    assert not set(found) & set(session.links(PRINTER, "other org", "head", calls, text))
+    assert not set(found) & set(session.links(PRINTER, "other org", theirs, calls, text))
 
 
 SAME_ROUND: dict[str, tuple[list[Call], str, list[Call], str, bool]] = {

@@ -1,7 +1,8 @@
 """The detectors: a file is a detector. Each has frozen `Settings` and a pure `detect(trail, settings)`.
 
-One that holds back before anything is counted says so in `spare(trail, settings)`, asked only on turns on which nobody
-has anything to say; the trail has at least one step then. A count that is held back is in the finding itself.
+`NEEDS` are the signs (`_signs`) without which it has nothing to say: it is not asked then. One that holds back before
+anything is counted says so in `spare(trail, settings)`, asked only on turns on which nobody has anything to say; the
+trail has at least one step then. A count that is held back is in the finding itself.
 
 They are found by looking into this package; a file's name is its rule's name everywhere.
 """
@@ -54,6 +55,9 @@ SPARES: Mapping[str, Callable[[Trail, object], Spared | None]] = {
     rule: module.spare for rule, module in RULES.items() if hasattr(module, "spare")
 }
 """The rules that can say why they hold back."""
+
+NEEDS: Mapping[str, int] = {rule: module.NEEDS for rule, module in RULES.items()}
+"""Signs (`_signs`) of which a rule needs one to say anything."""
 
 EVIDENCE = frozenset({"duplicate_calls", "same_words"})
 """Rules that only tell what they see: they have no thresholds, and no preset moves them."""

@@ -13,10 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from guardproxy.core.detectors._count import MUTATES, SILENT, has
+from guardproxy.core.detectors._signs import STALE
 from guardproxy.core.model import Finding, Fp, Kind, Step, Trail, Triple
 
 LEAST = 6
 """Place in the conversation from which going back to half of it is a compaction: the shortest are a few messages."""
+
+
+NEEDS = STALE
 
 
 @dataclass(frozen=True, slots=True)

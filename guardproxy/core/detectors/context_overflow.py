@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from guardproxy.core.detectors._signs import REPLY
 from guardproxy.core.model import Finding, Fp, Kind, Trail, Triple
+
+NEEDS = REPLY
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from guardproxy.core.detectors._count import named, newest
+from guardproxy.core.detectors._signs import REPEAT
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Trail, Triple
 
 NEVER = Triple(0, 0, 0)
 """It tells and never speaks."""
+
+
+NEEDS = REPEAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,7 @@ class Settings:
 def detect(trail: Trail, settings: Settings) -> Finding | None:
     """Say how many calls of the newest round stand there more than once."""
     last = newest(trail)
-    if last is None or last.twins < settings.least:
+    if last is None or last.twins < max(1, settings.least):
         return None
     reason = f"{named([last])}: {last.twins} calls of one message only repeat another one in it; they count once"
     nears = tuple(step.near for step in last.steps)

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from guardproxy.core.detectors._count import FAILED, MUTATES, Round, evidence, has, members, named, newest, rounds, row
+from guardproxy.core.detectors._count import FAILED, MUTATES, Round, evidence, has, members, named, newest, rounds
+from guardproxy.core.detectors._rows import row
+from guardproxy.core.detectors._signs import FAILURE
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Step, Trail, Triple
+
+NEEDS = FAILURE
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,11 @@ from guardproxy.core.detectors._count import (
     rounds,
     scheduled,
 )
+from guardproxy.core.detectors._signs import REPEAT
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Step, Trail, Triple
+
+NEEDS = REPEAT
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from guardproxy.core.detectors._count import INVALID, NO_TOOL, Round, evidence, members, named, newest, rounds
+from guardproxy.core.detectors._signs import MALFORMED
 from guardproxy.core.model import Finding, Trail, Triple
+
+NEEDS = MALFORMED
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from guardproxy.core.detectors._count import LONG, has
+from guardproxy.core.detectors._signs import REPLY
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import NO_FP, Finding, Kind, Rung, Step, Trail, Triple
+
+NEEDS = REPLY
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from guardproxy.core.detectors._count import FAILED, MUTATES, PENDING, VOID, has, newest, rounds
+from guardproxy.core.detectors._signs import FAILURE, REPORT
 from guardproxy.core.model import Finding, Kind, Step, Trail, Triple
 from guardproxy.core.progress import gains
+
+NEEDS = FAILURE | REPORT
 
 
 @dataclass(frozen=True, slots=True)

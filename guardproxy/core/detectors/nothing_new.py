@@ -27,8 +27,11 @@ from guardproxy.core.detectors._count import (
     rounds,
 )
 from guardproxy.core.detectors._reports import last_gain
+from guardproxy.core.detectors._signs import REPEAT
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Fp, Rung, Step, Trail, Triple
+
+NEEDS = REPEAT
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,11 @@ from guardproxy.core.detectors._count import (
     scheduled,
     streak,
 )
+from guardproxy.core.detectors._signs import REPEAT
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Trail, Triple
+
+NEEDS = REPEAT
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from guardproxy.core.detectors._count import FAILED, MUTATES, PENDING, VOID, has, newest, rounds
+from guardproxy.core.detectors._signs import RANGE
 from guardproxy.core.model import NO_FP, Finding, Fp, Step, Trail, Triple
 
 Part = tuple[int, int]  # from the first that was read to the one after the last
+
+
+NEEDS = RANGE
 
 
 @dataclass(frozen=True, slots=True)

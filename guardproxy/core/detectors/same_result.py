@@ -27,10 +27,13 @@ from guardproxy.core.detectors._count import (
     named,
     newest,
     rounds,
-    row,
 )
+from guardproxy.core.detectors._rows import row
+from guardproxy.core.detectors._signs import ROW
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Step, Trail, Triple
+
+NEEDS = ROW
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from guardproxy.core.detectors._count import ROUND_START, has
+from guardproxy.core.detectors._signs import SAID
 from guardproxy.core.model import NO_FP, Finding, Fp, Kind, Trail, Triple
 
 NEVER = Triple(0, 0, 0)
 """It tells and never speaks."""
+
+
+NEEDS = SAID
 
 
 @dataclass(frozen=True, slots=True)

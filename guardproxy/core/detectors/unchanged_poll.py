@@ -12,11 +12,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from guardproxy.core.detectors._count import PENDING, Pair, Round, announced, has, newest, rounds
+from guardproxy.core.detectors._signs import REPEAT
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Finding, Rung, Step, Trail, Triple
 
 PLAIN = 3
 """Looks from which it is said that waiting spares them: a plain repeat is nudged then."""
+
+
+NEEDS = REPEAT
 
 
 @dataclass(frozen=True, slots=True)

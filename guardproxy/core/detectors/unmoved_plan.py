@@ -12,7 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from guardproxy.core.detectors._count import FAILED, Round, evidence, has, members, named, newest, rounds
+from guardproxy.core.detectors._signs import PLAN
 from guardproxy.core.model import NO_FP, Finding, Fp, Trail, Triple
+
+NEEDS = PLAN
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from guardproxy.core.detectors import RULES, SPECIFICITY, default_settings
+from guardproxy.core.detectors import NEEDS, RULES, SPECIFICITY, default_settings, detect_all
+from guardproxy.core.detectors._signs import signs
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.model import Call, Finding, Kind, Message, Rung, Step, Trail
 
@@ -33,12 +34,14 @@ def steps_of(turn: Turn, at_ms: int) -> list[Step]:
 
 
 def trails(turns: Sequence[Turn], pause_ms: int = 4_000) -> list[Trail]:
-    """The trail as it stands after each turn."""
+    """The trail as it stands after each turn; on the last of them whoever has something to say is asked."""
     ring: list[Step] = []
     found = []
     for number, turn in enumerate(turns):
         ring += steps_of(turn, number * pause_ms)
         found.append(Trail(tuple(ring[-64:]), max(0, len(ring) - 64)))
+    speak = detect_all(found[-1], default_settings()) if found else ()
+    assert all(NEEDS[one.rule] & signs(found[-1]) for one in speak)
     return found
 
 
