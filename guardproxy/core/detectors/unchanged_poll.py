@@ -33,7 +33,7 @@ class Settings:
     gap: int = 6
     """Rounds from one look to the next."""
 
-    patience_ms: int = 30_000
+    patience_ms: int = 45_000
     """A longer pause than this before a look counts it half."""
 
 
