@@ -36,7 +36,7 @@ STOP_S = 10.0
 
 MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=127"}
 """The server makes and frees the same small things with every script; glibc keeps 7 of a size at hand. Measured: 5 % of
-the instructions of a turn. A few megabytes at most; another libc does not look at it, and a setting of the user wins."""
+the instructions of a turn. Some megabytes at most; another libc does not look at it, and a user's setting wins."""
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
