@@ -140,7 +140,7 @@ if t then
     end
   end
   if close ~= '' then t.closed, t.answers = close, 0 end
-  save_thread(run, t)
+  save_thread(run, t, 'KEEPTTL')
 end
 
 -- A derived run is done with this attempt; an ending of ours may be answered by a client that starts again.
@@ -167,7 +167,7 @@ if s then
       call('ZADD', P .. 'idle', now, sid)
     end
   end
-  save_session(sid, s)
+  save_session(sid, s, 'KEEPTTL')
 end
 local _, at = string.find(run, SEP, 1, true)
 return { sid, at and sub(run, at + 1) or 'aside', turn }

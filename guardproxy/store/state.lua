@@ -50,9 +50,10 @@ local function read_thread(raw)
     names = names, user = user, head = head, closed = closed }
 end
 
-local function save_thread(run, t)
-  call('SET', P .. 't:' .. run, put(T, FORM, t.at, t.turn, t.steps, t.held_facts, t.count, t.equal, t.open,
+local function save_thread(run, t, keep)
+  local raw = put(T, FORM, t.at, t.turn, t.steps, t.held_facts, t.count, t.equal, t.open,
     t.live, t.era, t.renewed, t.rearmed, t.answers, t.taken and 1 or 0, t.told and 1 or 0, #t.state, t.state, #t.answer,
     t.answer, #t.delivered, t.delivered, #t.conversation, t.conversation, #t.names, t.names, #t.user, t.user,
-    #t.head, t.head, #t.closed, t.closed), 'PX', RUN_TTL)
+    #t.head, t.head, #t.closed, t.closed)
+  if keep then call('SET', P .. 't:' .. run, raw, keep) else call('SET', P .. 't:' .. run, raw, 'PX', RUN_TTL) end
 end

@@ -225,7 +225,8 @@ async def test_a_lost_counter_does_not_go_below_nothing(store: Store) -> None:
     await agent.begin()
     lost = await store._client.command("GET", f"gp:{{{ORG}}}:{SESSION}")
     assert isinstance(lost, bytes)
-    await store._client.command("SET", f"gp:{{{ORG}}}:{SESSION}", lost.replace(struct.pack("<qq", 0, 100), bytes(16)))
+    lost = lost.replace(struct.pack("<qq", 0, 100), bytes(16))
+    await store._client.command("SET", f"gp:{{{ORG}}}:{SESSION}", lost, "KEEPTTL")
     await agent.settle()
     assert await used_held(store, SESSION, "cost_microusd") == (70, 0)
     assert int(str(await store._client.command("PTTL", f"gp:{{{ORG}}}:{SESSION}"))) > 24 * HOUR

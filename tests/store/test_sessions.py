@@ -205,6 +205,21 @@ async def test_a_cut_declared_thread_is_met_again_by_the_same_first_request(stor
     assert (await agent.begin(offset_ms=130_000)).closed is False
 
 
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside an equal run"])
+async def test_a_run_that_has_moved_on_is_not_found_by_its_last_round_any_more(store: Store, beside: bool) -> None:
+    agent, other = Agent(store), Agent(store, ids="other")
+    if beside:
+        await other.turn()
+    for _ in range(3):
+        await agent.turn()
+    await agent.begin()
+    found = [key for key in await keys(store) if key[10:12] in ("n:", "m:")]
+    assert [key for key in found if "did2" in key] == []
+    assert ("gp:{acme}:m:round/did0" in found) is beside
+    if beside:
+        assert await store._client.command("ZCARD", "gp:{acme}:m:round/did0") == 1
+
+
 async def test_two_orgs_share_nothing(store: Store) -> None:
     agent = Agent(store, session="s1")
     await agent.turn()

@@ -262,3 +262,15 @@ async def test_facts_of_any_size_are_kept_whole(store: Store, size: int) -> None
         assert view.ring == tuple(kept[-64:])
         kept += [own, *agent.rounds[-1].facts]
     assert view.steps == 218
+    stored = await store._client.command("GET", f"gp:{{{ORG}}}:r:s\x1f{view.thread}")
+    assert isinstance(stored, bytes)
+    assert stored.count(b"\xc4o") <= 64  # half of them, and some slack
+
+
+async def test_what_was_told_is_known_after_turns_without_anything_to_tell(store: Store) -> None:
+    agent = Agent(store, session="s")
+    await agent.begin()
+    await agent.settle(episodes=(b"e",), ledger={"anchor": b"text"})
+    agent.took()
+    views = [await agent.turn() for _ in range(3)]
+    assert [(view.episodes, view.ledger) for view in views] == [((b"e",), {"anchor": b"text"})] * 3
