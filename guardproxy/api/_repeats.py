@@ -21,9 +21,9 @@ RUN_ON = 600
 KEY = 24
 """Characters of a run-on text whose recurrence is counted."""
 
-_END = re.compile(r"[.!?…]+(?=\s)\s|[。！？\n]+")
-_FENCE = re.compile(r"\s*(?:```|~~~)")
-_TABLE = re.compile(r"\s*\|")
+_END = re.compile(r"(?<![.!?…])[.!?…]++\s|[。！？\n]+")
+_FENCE = re.compile(r"\s*+(?:```|~~~)")
+_TABLE = re.compile(r"\s*+\|")
 _HAN = re.compile(r"[\u3400-\u9fff]")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _HARNESS = re.compile(
-    r"\s*(?:Observation:|Error:\s|Tool call error|<task-notification>|<environment_context>|<subagent_notification>|"
+    r"\s*+(?:Observation:|Error:\s|Tool call error|<task-notification>|<environment_context>|<subagent_notification>|"
     r"<system-reminder>|<user_instructions>|<environment_details>|<conversation>|Your tool call was malformed|"
     r"Your previous response (?:failed|reached)|\d+ validation errors?\b|Validation feedback|"
     r"CRITICAL: Respond with TEXT ONLY|The conversation history before this point|What did we do so far\?|"
@@ -22,7 +22,7 @@ def is_harness(text: str) -> bool:
 
 
 _OBSERVED = re.compile(
-    r"\s*(?:\**Observation(?: \d+)?\**:\**|<returncode>|<output>|<observation>|<tool_(?:response|result|output)>|"
+    r"\s*+(?:\**Observation(?: \d+)?\**:\**|<returncode>|<output>|<observation>|<tool_(?:response|result|output)>|"
     r"EXECUTION RESULT of \[|\[[a-z]+(?:_[a-z]+)*(?: for [^\n]*)?\] Result:|exitcode: -?\d+ \(|Command \w+ returned:|"
     r"The result of executing that last command|Tool (?:output|result|response)\b[^\n:]{0,60}:|Execution logs:|"
     r"I ran this command:|# \d+ SEARCH/REPLACE block|\{\"(?:returncode|exit_code|stdout)\":|"
@@ -30,13 +30,13 @@ _OBSERVED = re.compile(
     re.IGNORECASE,
 )
 _REJECTED = re.compile(
-    r"\s*(?:No \S+(?: \S+)? (?:was|were) found in your (?:last )?response|"
+    r"\s*+(?:No \S+(?: \S+)? (?:was|were) found in your (?:last )?response|"
     r"Please always provide (?:EXACTLY )?one action|Tool call error|Your (?:previous|last) (?:response|output|reply) |"
     r"\d+ validation errors?\b|Validation feedback|Your (?:output|response) was not (?:formatted|valid)|"
     r"(?:Error:\s*)?(?:Could not parse|Invalid format|Error while parsing)\b)",
     re.IGNORECASE,
 )
-_OBSERVATION = re.compile(r"\s*\**Observation(?: \d+)?\**:\**[ \t]*\n?", re.IGNORECASE)
+_OBSERVATION = re.compile(r"\s*+\**Observation(?: \d+)?\**:\**[ \t]*\n?", re.IGNORECASE)
 _SURROUNDINGS = ("\n<environment_details>", "\n<system-reminder>", "\n# *SEARCH/REPLACE block* Rules:")
 
 

@@ -129,7 +129,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._head = self._held = 0
         self._limit_s = self._seen_s = 0.0
-        self._begun = self._sized = self._lasts = self._paused = False
+        self._begun = self._sized = self._lasts = self._paused = self._surplus = False
         self.closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -142,7 +142,8 @@ class Connection(asyncio.Protocol):
         if transport is None or self.closed:  # closed by the other side this very moment
             raise self._terms.broken("the connection was closed")
         answer = self._answer = Answer(self)
-        self._begun = self._sized = self._lasts = False
+        self._parser = httptools.HttpResponseParser(self)  # nothing of an earlier answer is left in it
+        self._begun = self._sized = self._lasts = self._surplus = False
         self._head = 0
         self._limit_s, self._seen_s = self._terms.first_byte_s, self._loop.time()
         if self._timer is None:
@@ -166,14 +167,24 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             self.fail(self._terms.broken("it wants to speak another protocol"))
         except httptools.HttpParserError as error:
-            self.fail(self._terms.broken(f"what it sent is not HTTP: {error}"))
+            if answer.complete:
+                self._lasts = False  # what stands behind an answer is nobody's
+            else:
+                self.fail(self._terms.broken(f"what it sent is not HTTP: {error}"))
         if self._held > BUFFERED and self._transport is not None and not self._paused:
             self._paused = True
             self._transport.pause_reading()
         answer.news()
 
+    def on_message_begin(self) -> None:
+        """Part of httptools' protocol. A second answer in the same packet: nobody asked, and nobody may get it."""
+        if self._answer is not None and self._answer.complete:
+            self._lasts, self._surplus = False, True
+
     def on_header(self, name: bytes, value: bytes) -> None:
         """Part of httptools' protocol. Trailers are left out."""
+        if self._surplus:
+            return
         self._head += len(name) + len(value)
         if self._head > MOST_HEAD:
             self.fail(self._terms.broken(f"the head of its answer has more than {MOST_HEAD} bytes"))
@@ -185,7 +196,7 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """Part of httptools' protocol."""
         answer, status = self._answer, self._parser.get_status_code()
-        if answer is None:
+        if answer is None or self._surplus:
             return
         if status < 200:  # to be continued (RFC 9110, section 15.2)
             answer.headers.clear()
@@ -198,7 +209,7 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, part: bytes) -> None:
         """Part of httptools' protocol."""
-        if self._answer is not None:
+        if self._answer is not None and not self._surplus:
             self._held += len(part)
             self._answer.add(part)
 

@@ -262,3 +262,34 @@ async def test_an_answer_before_the_whole_request_was_taken() -> None:
         assert (answer.status, await answer.read()) == (413, b"{}")
         answer.end()
         assert not used._idle
+
+
+SURPLUS: dict[str, tuple[bytes, bytes]] = {
+    "a whole second answer": (OK + b"Content-Length: 1\r\n\r\nb", b""),
+    "the first byte of one": (b"H", b"TTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nb"),
+    "half of one": (OK + b"Content-Length: 9\r\n\r\nbb", b"bbbbbbb"),
+    "an error": (b"HTTP/1.1 500 No\r\nContent-Length: 1\r\n\r\nb", b""),
+    "no HTTP": (b"SSH-2.0-OpenSSH\r\n", b""),
+}
+
+
+@pytest.mark.parametrize("name", SURPLUS)
+async def test_what_stands_behind_an_answer_reaches_nobody(name: str) -> None:
+    """Neither the client whose answer it follows nor the next one: answers never go to another than who asked."""
+    behind, later = SURPLUS[name]
+    number = 0
+
+    async def script(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal number
+        number += 1
+        first = later if number > 1 else b""
+        writer.write(first + OK + b"Content-Length: 1\r\n\r\n%d" % number + behind)
+        await writer.drain()
+
+    async with provider(script) as server:
+        used = pool(server.url)
+        assert await asked(used) == (200, b"1")
+        later = b""
+        assert await asked(used) == (200, b"2")
+        assert server.connections == 2
+        used.close()
