@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -56,8 +57,11 @@ async def test_a_password_and_a_database_are_used(server: Embedded) -> None:
         await admin.close()
 
 
-async def test_calls_of_one_turn_of_the_loop_leave_in_one_write(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    writes = []
+@pytest.fixture
+async def writes(store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[bytes]]:
+    """What is written to the store's connection, write by write."""
+    found: list[bytes] = []
+    await store.ping()
     wire = store._client._wire
     assert isinstance(wire, Wire)
     transport = wire._transport
@@ -65,13 +69,28 @@ async def test_calls_of_one_turn_of_the_loop_leave_in_one_write(store: Store, mo
 
     class Counted:
         def write(self, data: bytes) -> None:
-            writes.append(data)
+            found.append(data)
             transport.write(data)
 
-    await store.ping()
     monkeypatch.setattr(wire, "_transport", Counted())
-    await asyncio.gather(*(store.ping() for _ in range(32)))
+    yield found
     monkeypatch.undo()
+
+
+async def test_calls_of_one_turn_of_the_loop_leave_in_one_write(store: Store, writes: list[bytes]) -> None:
+    await asyncio.gather(*(store.ping() for _ in range(32)))
+    assert len(writes) == 1
+
+
+async def test_a_closing_does_not_wait_for_the_end_of_the_turn_of_the_loop(store: Store, writes: list[bytes]) -> None:
+    """The answer is written right after it, and the client's next request may reach another worker."""
+    agent = Agent(store, session="s")
+    await agent.begin()
+    writes.clear()
+    done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    assert store.settle_soon(agent.closing(), done.set_result)
+    assert len(writes) == 1
+    assert await done
     assert len(writes) == 1
 
 
