@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             self.fail(self._terms.broken("it wants to speak another protocol"))
         except httptools.HttpParserError as error:
-            if answer.complete:
+            if self._answer is not None and self._answer.complete:
                 self._lasts = False  # what stands behind an answer is nobody's
             else:
                 self.fail(self._terms.broken(f"what it sent is not HTTP: {error}"))

@@ -79,6 +79,9 @@ class Pool:
                 )
         except TimeoutError:
             raise self._terms.late() from None
+        except UnicodeError as error:
+            message = f"{self._host!r} is no name of a host: {error}"
+            raise OSError(message) from None
         return connection
 
     def _sweep(self) -> None:

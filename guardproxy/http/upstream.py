@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from base64 import b64encode
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache, partial
 from typing import TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import aiohttp
 from yarl import URL
@@ -67,12 +68,13 @@ class Upstream:
         idle_s: float = 300,
         retries: int = 0,
     ) -> None:
-        self.base = url.rstrip("/")
-        parts = urlsplit(self.base)
+        parts = urlsplit(url.rstrip("/"))
+        self.base = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        """Without a name and a password: it is shown to clients when something goes wrong."""
         self.address = parts.hostname or ""
         self.port = parts.port or (443 if parts.scheme == "https" else 80)
         self._root = self.base.removesuffix("/v1")
-        self._key = api_key
+        self._authorization = f"Bearer {api_key}" if api_key else _basic(parts)
         self._urls: dict[str, URL] = {}
         self._idle_s = idle_s
         self._retries = retries
@@ -155,9 +157,9 @@ class Upstream:
         kept = passed_on(received.items(), received.get("Connection", ""))
         if plain and "Content-Encoding" in received:
             kept = [pair for pair in kept if pair[0].lower() != "content-encoding"]
-        if self._key:
+        if self._authorization:
             kept = [pair for pair in kept if pair[0].lower() != "authorization"]
-            kept.append(("Authorization", f"Bearer {self._key}"))
+            kept.append(("Authorization", self._authorization))
         kept.append(("Accept-Encoding", "identity" if identity else _readable(received.get("Accept-Encoding", ""))))
         return kept
 
@@ -179,6 +181,14 @@ class Upstream:
             return UpstreamError(message, code="upstream_unreachable")
         message = f"the provider at {self.base} broke off ({type(error).__name__}: {error})"
         return UpstreamError(message, code="upstream_broken")
+
+
+def _basic(parts: SplitResult) -> str:
+    """The name and password in an address, as the header that they stand for; "" if there are none."""
+    if parts.username is None:
+        return ""
+    told = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return "Basic " + b64encode(told.encode()).decode()
 
 
 def passed_on(received: Iterable[tuple[str, str]], connection: str) -> list[tuple[str, str]]:

@@ -60,6 +60,12 @@ async def test_nobody_is_there() -> None:
         await asked(pool("http://127.0.0.1:9/v1"))
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+async def test_what_is_no_host(host: str) -> None:
+    with pytest.raises(OSError, match="no name of a host"):
+        await asked(pool(f"http://{host}/v1"))
+
+
 async def test_no_connection_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(*_: Any, **__: Any) -> None:
         await asyncio.sleep(60)

@@ -168,3 +168,21 @@ def test_a_view_that_is_lost(name: str) -> None:
     assert inflater.feed(raw) == seen
     assert inflater.blind
     assert inflater.feed(raw) == b""
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "sent"),
+    [
+        ("http://user:s3cret@h/v1", "", "Basic dXNlcjpzM2NyZXQ="),
+        ("http://us%40er:p%3Aw@h/v1", "", "Basic dXNAZXI6cDp3"),
+        ("http://user@h:81/v1", "", "Basic dXNlcjo="),
+        ("http://user:s3cret@h/v1", "ours", "Bearer ours"),
+    ],
+)
+def test_a_password_in_the_address_is_sent_and_never_shown(url: str, key: str, sent: str) -> None:
+    made = Upstream(url, api_key=key)
+    asked = made.request_headers(CIMultiDict({"Authorization": "Bearer c"}), identity=False, plain=False)
+
+    assert dict(asked)["Authorization"] == sent
+    assert "@" not in made.base
+    assert "s3cret" not in f"{made.base} {made._terms} {made._url('/v1/models')}"
