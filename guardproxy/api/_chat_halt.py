@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from guardproxy.api._answer import Answer
 from guardproxy.api._chat_cut import CALL_REASONS
@@ -16,6 +15,7 @@ from guardproxy.api._json import dumps, peek
 from guardproxy.api._repeats import Repeats
 from guardproxy.api._reply import DONE, event
 from guardproxy.api._sse import Decoder, comment, data_of, with_data
+from guardproxy.api._watcher import Way
 from guardproxy.core.advice import LANGUAGES
 from guardproxy.core.fingerprint import GUARD_MARK
 
@@ -60,22 +60,6 @@ def around(way: Way, answer: Answer, options: Options, language: str, *, streame
     if streamed:
         return Stream(way, answer, options, language)
     return Whole(way, answer) if options.mend_finish else way
-
-
-class Way(Protocol):
-    """How an answer passes through (`_chat_watch`)."""
-
-    @property
-    def touched(self) -> bool: ...
-    @property
-    def own_text(self) -> bool: ...
-    @property
-    def may_be_over(self) -> bool: ...
-    @property
-    def repeats(self) -> int: ...
-    def feed(self, chunk: bytes) -> bytes: ...
-    def finish(self) -> bytes: ...
-    def settle(self) -> None: ...
 
 
 class Stream:
