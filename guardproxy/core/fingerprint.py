@@ -151,7 +151,8 @@ class Fingerprinter:
             return found
         tool, hasher = self._tool(name)
         told, alike, numberless, valid = canonical(arguments, tool, defaults)
-        arguments = plain(arguments, tool)
+        if tool.shell:  # what a command does is looked for in its words
+            arguments = plain(arguments, tool)
         exact = finish(hasher, told)
         near = exact if alike is told else finish(hasher, alike)
         masked = near if numberless is alike else finish(hasher, numberless)
@@ -170,7 +171,7 @@ class Fingerprinter:
 
     def _result(self, call: Call, result: Message) -> tuple[Fp, Fp, Fp, int]:
         tool, hasher = self._tool(call[0])
-        asked_for = plain(call[1], tool)
+        asked_for = plain(call[1], tool) if tool.shell else call[1]
         raw, told, reads = strip_own(result[1]), result[6], tool.reads
         found = opened(raw)
         if found is not None:
