@@ -66,6 +66,9 @@ _UUID = re.compile(r"-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{1
 _HEX = re.compile(r"x(?<=0x)[0-9a-fA-F]{4,16}\b")  # the 0 stays; so it begins with one rare literal
 _IDENTITY = re.compile(r"@[0-9a-f]{6,16}\b")
 _SCRATCH = re.compile(r"/tmp/(?:tmp|pytest-of-|\.)[\w./-]+")  # noqa: S108 - names in results, not files of ours
+_WORD = re.compile(r"[^\W\d_]{2}")
+"""Two letters in a row: what is left of a text that says something beside what changes by itself."""
+
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -242,4 +245,7 @@ def result_text(text: str) -> str:
     if text[:1] in "{[" and 1 < len(text) <= 2 * EDGE and _hinted(text):
         with suppress(ValueError, RecursionError):  # not JSON after all: compared as text
             text = json.dumps(_plain(json.loads(text)), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return mask(text).strip()
+    masked = mask(text).strip()
+    if "~" in masked and _WORD.search(masked) is None and "{" not in masked:
+        return text.strip()  # nothing but a time, an id: that is the answer, as it is to "what time is it?"
+    return masked

@@ -66,6 +66,15 @@ def test_results_that_differ_only_in_what_changes_by_itself(one: str, other: str
     ("one", "other"),
     [
         ("3 failed", "2 failed"),
+        # nothing but what changes: that is the answer
+        ("2026-01-31T10:00:00Z", "2026-01-31T10:00:01Z"),
+        ("10:00:00\n", "10:00:01\n"),
+        ("123e4567-e89b-12d3-a456-426614174000", "00000000-e89b-42d3-a456-426614174fff"),
+        ('"123e4567-e89b-12d3-a456-426614174000"', '"00000000-e89b-42d3-a456-426614174fff"'),
+        ("0x7f3a2b1c", "0x55d0c0de"),
+        ("5f3a2b77c1d09e44", "77aa01b2c3d4e5f6"),
+        ("1769853600", "1769853601"),
+        ("12 s", "13 s"),
         ("step 3/9", "step 4/9"),
         ("50 %", "51 %"),
         ("listening on port 8080", "listening on port 8081"),
