@@ -7,6 +7,7 @@ import re
 
 from guardproxy.api._messages import neutral
 from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter
+from guardproxy.core.harness import is_harness
 from guardproxy.core.model import Call, Kind
 from tests.live import Json
 from tests.scenes import Move, Scene, Turn
@@ -342,4 +343,15 @@ def expected_steps(move: Move, printer: Fingerprinter) -> list[tuple[str, bytes,
         step = printer.step(Call(tool, text), message, first=not found, at_ms=0)
         assert step.kind is Kind.CALL
         found.append((step.tool, step.call, step.result))
+    more = beside(move, printer)
+    if more and move.calls and move.results[-1] is not None:
+        tool, call, result = found[-1]
+        found[-1] = (tool, call, printer.hash16(result, printer.hash16("brought", *more)))
     return found
+
+
+def beside(move: Move, printer: Fingerprinter) -> list[bytes]:
+    """What the user messages after the results bring: pictures first, then words that no program writes."""
+    said = [neutral(message) for message in move.then if message["role"] == "user"]
+    words = [one.text for one in said if one.text.strip() and not is_harness(one.text)]
+    return [*(picture for one in said for picture in one.media), *map(printer.text, words)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.live import Json
 from tests.scene_loops import same
-from tests.scenes import Move, Scene, act
+from tests.scenes import Move, Scene, act, say, user
 from tests.thresholds import Marks, Thresholds, every_other
 
 BOARD = "task {0}: open\ntask {1}: open"
@@ -22,7 +22,7 @@ REWORDED = (
 
 def healthy(t: Thresholds) -> list[Scene]:
     """Sections 3 to 5."""
-    return [*_polls(t), *_gaps(t), *_checks(t), *_retries(t), *_plans(), *_pages(t), *_batches()]
+    return [*_polls(t), *_gaps(t), *_checks(t), *_retries(t), *_plans(), *_pages(t), *_batches(), *_scrolled(t)]
 
 
 def _polls(t: Thresholds) -> list[Scene]:
@@ -128,6 +128,50 @@ def _checks(t: Thresholds) -> list[Scene]:
 
 def _get(pause_ms: int, result: str = GONE) -> Move:
     return act("get", {"url": "https://example.test/u"}, result, pause_ms=pause_ms)
+
+
+def _shown(number: int, text: str = "") -> Json:
+    """What a client shows after a result: a picture, or a page's text."""
+    if text:
+        return user(f"{text} {STEPS[number % len(STEPS)]} {number}")
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,AAAA{number:04d}"}}
+    return {"role": "user", "content": [{"type": "text", "text": "The screen now:"}, picture]}
+
+
+def _scrolled(t: Thresholds) -> list[Scene]:
+    repeat = t("repeated_call")
+    down = "Scrolled down one page"
+    return [
+        Scene(
+            "a screenshot after each result",
+            [act("scroll", {}, down, then=(_shown(k),)) for k in range(repeat.whole())],
+        ),
+        Scene(
+            "a page's text after each result",
+            [act("scroll", {}, down, then=(_shown(k, "On the page:"),)) for k in range(repeat.whole())],
+        ),
+        Scene(
+            "the same screenshot after each result",
+            [act("scroll", {}, down, then=(_shown(1),)) for _ in range(repeat.firm)],
+            repeat.ladder(upto=repeat.firm),
+            "repeated_call",
+        ),
+        Scene(
+            "a heartbeat every half hour",
+            [say("HEARTBEAT_OK", user("Read HEARTBEAT.md and say whether anything needs attention."))] * 12,
+            pause_ms=1_800_000,
+        ),
+        Scene("what time is it", [act("get_current_time", {}, f"2026-01-31T10:00:{k:02d}Z") for k in range(12)]),
+        Scene(
+            "dead links",
+            [act("fetch", {"url": f"https://{w}.test/"}, "404 Not Found") for w in _WORDS],
+            {t("error_signature", "listing").nudge: "nudge", t("error_signature", "listing").firm: "firm"},
+            "error_signature",
+        ),
+    ]
+
+
+_WORDS = "ant bee cat dog elk fox gnu hen ibis jay kea lark mole newt owl pig quail rat".split()
 
 
 def _wait(seconds: int) -> Move:

@@ -194,7 +194,7 @@ def _between(t: Thresholds) -> list[Scene]:
 
 
 def _failures(t: Thresholds) -> list[Scene]:
-    signature, numbers, places = t("error_signature"), t("same_result", "numbers"), t("same_result", "informative")
+    signature, numbers, places = t("error_signature"), t("same_result", "numbers"), t("same_result", "zero")
     return [
         Scene(
             "B05 one answer in many places",

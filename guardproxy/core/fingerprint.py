@@ -178,7 +178,7 @@ class Fingerprinter:
             raw = found[0]
             told = found.told() if told is None else told
             reads = reads or (found[1] == 0 and only_looks(asked_for, tool))
-        text = result_text(raw)
+        text = result_text(raw, receipt=tool.mutates)
         inner = outcome.body(text)
         empty = hollow(inner, asked_for)
         if empty is not None:

@@ -66,6 +66,13 @@ _UUID = re.compile(r"-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{1
 _HEX = re.compile(r"x(?<=0x)[0-9a-fA-F]{4,16}\b")  # the 0 stays; so it begins with one rare literal
 _IDENTITY = re.compile(r"@[0-9a-f]{6,16}\b")
 _SCRATCH = re.compile(r"/tmp/(?:tmp|pytest-of-|\.)[\w./-]+")  # noqa: S108 - names in results, not files of ours
+_WORD = re.compile(r"[^\W\d_]{2}")
+"""Two letters in a row: what is left of a text that says something beside what changes by itself."""
+
+_KEY, _VALUE = re.compile(r'"[^"\\]*"\s*:'), re.compile(r"[^\W_]")
+BARE = 200
+"""Characters of the longest JSON answer that may hold nothing but times and ids."""
+
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -237,9 +244,20 @@ def _plain(value: object) -> object:
     return rest if rest or not isinstance(value, dict) else dict.fromkeys(value, "~")
 
 
-def result_text(text: str) -> str:
-    """A tool's answer, ready for comparing. JSON loses its volatile keys; everything else is masked."""
+def result_text(text: str, *, receipt: bool = False) -> str:
+    """A tool's answer, ready for comparing. JSON loses its volatile keys; everything else is masked.
+
+    Nothing but a time or an id is the answer itself, as to "what time is it?"; unless it is the `receipt` of a change.
+    """
     if text[:1] in "{[" and 1 < len(text) <= 2 * EDGE and _hinted(text):
         with suppress(ValueError, RecursionError):  # not JSON after all: compared as text
             text = json.dumps(_plain(json.loads(text)), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return mask(text).strip()
+    masked = mask(text).strip()
+    return text.strip() if not receipt and "~" in masked and _bare(masked) else masked
+
+
+def _bare(masked: str) -> bool:
+    """Whether hardly anything is left; of JSON the keys do not count, but its numbers do."""
+    if masked[0] == "{" and len(masked) <= BARE:
+        return _VALUE.search(_KEY.sub("", masked).replace("0~", "~")) is None
+    return _WORD.search(masked) is None

@@ -62,6 +62,7 @@ class Flag(IntFlag):
     LONG = 2048  # the user's text that answered a reply is as long as a program's
     NO_TOOL = 4096  # the result says that no tool has this name
     LOOKS = 8192  # the call only shows something, as far as that is plain
+    ZERO = 16384  # the result is a bare count of nothing
 
 
 class Call(NamedTuple):  # a tuple: made several times a request, at a third of a frozen dataclass's cost

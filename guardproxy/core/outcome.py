@@ -39,6 +39,11 @@ _PENDING = re.compile(
     rf"|(?:status|state|phase)\W{{1,4}}(?:{_ONGOING}|waiting|scheduled|submitted|accepted|not[ _-]started)\b"
     rf"|^\W*{_ONGOING}(?:\W*$|\W*(?:\.\.\.|…))|(?m: [-–—:|•] {_ONGOING}$)"
 )
+_ZERO = re.compile(
+    r"[{(\"']*(?:(?:in )?total|count|size|length|found|results?|matches|hits|rows|items)[\"']?\s*[:=]?\s*0[\"')}.]*"
+)
+"""A count of nothing and not a word more: `total 0`, as `ls -l` prints it."""
+
 _BLANK = re.compile(r"\(?(?:none|null|nil|void|undefined|empty|no (?:output|content)|\{\s*\}|-)\)?[.]?")
 _AFFIRMED = re.compile(
     r"(?:(?:ok(?:ay)?|done|yes|true|sent|set|success|successful(?:ly)?|complete|healthy|alive|"
@@ -233,18 +238,21 @@ def flags(text: str, *, reads: bool, told: bool | None) -> Flag:
     """Flags of a result's body. `told` is what the client itself said of failure."""
     if not text:
         return Flag.VOID | Flag.FAILED if told else Flag.VOID
-    void = pending = False
+    void = pending = zero = False
     if len(text) <= 400:
         low = text.lower()
         if len(low) <= 200 and ("ed" in low) and _CLEARED.match(low) is not None:
             return Flag.CLEARED
         void = len(low) <= 80 and _VOID.fullmatch(low) is not None
+        zero = len(low) <= 40 and "0" in low and _ZERO.fullmatch(low) is not None
         pending = _maybe_pending(low) and _PENDING.search(low) is not None
     if told or (told is None and not void and failed(text, reads=reads)):
         return Flag.FAILED | _malformed(text) if len(text) <= 2 * EDGE else Flag.FAILED
     if void:
         return Flag.VOID | Flag.PENDING if pending else Flag.VOID
-    return Flag.PENDING if pending else Flag.NONE
+    if pending:
+        return Flag.PENDING
+    return Flag.ZERO if zero else Flag.NONE
 
 
 def _malformed(text: str) -> Flag:

@@ -34,7 +34,7 @@ PRESETS: Mapping[str, Preset] = {
             "compaction": {"triple": Triple(2, 0, 4)},
             "context_overflow": {"triple": Triple(3, 0, 6)},
             "cycle": {"triple": Triple(2, 3, 4)},
-            "error_signature": {"triple": Triple(4, 5, 6), "listing": Triple(4, 6, 9)},
+            "error_signature": {"triple": Triple(4, 5, 6), "listing": Triple(4, 6, 0)},
             "interleaved_repeat": {"triple": Triple(3, 4, 6), "weak": Triple(6, 9, 0), "looks": Triple(10, 0, 0)},
             "invalid_call": {"triple": Triple(2, 3, 4)},
             "monologue": {
@@ -55,7 +55,8 @@ PRESETS: Mapping[str, Preset] = {
             "same_result": {
                 "void": Triple(4, 6, 9),
                 "numbers": Triple(3, 5, 6),
-                "informative": Triple(6, 9, 12),
+                "zero": Triple(6, 9, 12),
+                "informative": Triple(6, 9, 0),
             },
             "unchanged_poll": {"triple": Triple(6, 9, 16)},
             "unmoved_plan": {"triple": Triple(3, 6, 0)},
@@ -70,7 +71,7 @@ PRESETS: Mapping[str, Preset] = {
             "compaction": {"triple": Triple(4, 0, 9)},
             "context_overflow": {"triple": Triple(6, 0, 12)},
             "cycle": {"triple": Triple(4, 6, 8)},
-            "error_signature": {"triple": Triple(6, 8, 12), "listing": Triple(6, 10, 16)},
+            "error_signature": {"triple": Triple(6, 8, 12), "listing": Triple(6, 10, 0)},
             "interleaved_repeat": {"triple": Triple(6, 8, 12), "weak": Triple(9, 0, 0), "looks": Triple(18, 0, 0)},
             "invalid_call": {"triple": Triple(4, 6, 9)},
             "monologue": {
@@ -91,7 +92,8 @@ PRESETS: Mapping[str, Preset] = {
             "same_result": {
                 "void": Triple(8, 12, 0),
                 "numbers": Triple(6, 9, 0),
-                "informative": Triple(12, 18, 24),
+                "zero": Triple(12, 18, 24),
+                "informative": Triple(12, 18, 0),
             },
             "unchanged_poll": {"triple": Triple(12, 18, 36)},
             "unmoved_plan": {"triple": Triple(5, 0, 0)},

@@ -17,6 +17,7 @@ class Round:
     """One assistant message of the request, the results that answer its calls, and the user text that follows.
 
     `written`: its calls stand in its text and their results in user texts; `reply` is what a person said after them.
+    `replies`, `media`: the texts and the pictures of all user messages that follow.
     """
 
     index: int
@@ -25,6 +26,8 @@ class Round:
     results: tuple[Message | None, ...]
     reply: str | None
     written: bool = False
+    replies: tuple[str, ...] = ()
+    media: tuple[bytes, ...] = ()
 
 
 def pair(calls: Sequence[Call], results: Sequence[Message]) -> tuple[Message | None, ...]:
@@ -81,33 +84,38 @@ def _rounds(ask: Ask, first: int, *, in_text: bool) -> list[Round]:
     at, index = 0, ask.tail_start + first
     results: list[Message] = []
     replies: list[str] = []
+    media: tuple[bytes, ...] = ()
     reader = ask if in_text else None
     for message in ask.tail[first:] if first else ask.tail:
         role = message.role
         if role == "assistant":
             if opened is None or not (in_text and before is not None and _canned(message, before)):
                 if opened is not None:
-                    found.append(_closed(reader, at, opened, results, replies))
-                opened, at, results, replies = message, index, [], []
+                    found.append(_closed(reader, at, opened, results, replies, media))
+                opened, at, results, replies, media = message, index, [], [], ()
         elif role == "tool":
             results.append(message)
         elif role == "user":
             replies.append(message.text)
+            if message.media:
+                media += message.media
         index += 1
         before = message
     if opened is not None:
-        found.append(_closed(reader, at, opened, results, replies))
+        found.append(_closed(reader, at, opened, results, replies, media))
     return found
 
 
-def _closed(ask: Ask | None, index: int, message: Message, results: list[Message], replies: list[str]) -> Round:
+def _closed(
+    ask: Ask | None, index: int, message: Message, results: list[Message], replies: list[str], media: tuple[bytes, ...]
+) -> Round:
     """`ask`: where calls may stand in texts."""
     told = protocol.told(ask, message.text, replies) if ask is not None else None
     if told is not None:
-        return Round(index, message.text, told.calls, told.results, told.words, written=True)
+        return Round(index, message.text, told.calls, told.results, told.words, True, (), media)
     reply = "\n".join(replies) if replies else None
     calls = message.calls
-    return Round(index, message.text, calls, pair(calls, results) if calls else (), reply)
+    return Round(index, message.text, calls, pair(calls, results) if calls else (), reply, False, tuple(replies), media)
 
 
 def calls_in(ask: Ask, text: str) -> tuple[Call, ...]:

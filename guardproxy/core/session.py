@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import cast
 from urllib.parse import quote
 
+from guardproxy.core.brought import adding, brought, last_answered
 from guardproxy.core.fact import BOUNDARY, pack, reported, stamp, unpack
 from guardproxy.core.fingerprint import GUARD_MARK, Defaults, Fingerprinter
 from guardproxy.core.harness import is_harness
@@ -154,7 +155,7 @@ def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[byte
         digest = round_digest(printer, turn.calls, turn.text)
         return RoundFact(digest, turn.index, _spoken(turn, printer, now_ms, genuine=fresh))
     given = repr([defaults.get(call.name) for call in turn.calls[:AT_MOST]]) if defaults else ""
-    key = hash(("called", turn.calls, turn.results, turn.text, given))
+    key = hash(("called", turn.calls, turn.results, turn.text, given, turn.replies, turn.media))
     known = printer.memo[key] or printer.memo.keep(key, _called(turn, printer, defaults))
     digest, facts, counts = cast("_Called", known)
     return RoundFact(digest, turn.index, tuple([stamp(fact, now_ms, turn.index) for fact in facts]), counts)
@@ -162,7 +163,7 @@ def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[byte
 
 def _written_fact(turn: Round, printer: Fingerprinter, now_ms: int, *, fresh: bool) -> RoundFact:
     """Calls in a text are steps like others; the round is known by the text. After a final one a person may speak."""
-    key = hash(("called", turn.calls, turn.results))
+    key = hash(("called", turn.calls, turn.results, turn.media))
     _, facts, counts = cast("_Called", printer.memo[key] or printer.memo.keep(key, _called(turn, printer, {})))
     stamped = tuple([stamp(fact, now_ms, turn.index) for fact in facts])
     spoken = (pack(printer.boundary(now_ms)),) if fresh else ()
@@ -177,8 +178,12 @@ def _named(name: str) -> str:
 def _called(turn: Round, printer: Fingerprinter, defaults: Defaults) -> _Called:
     """Digest, facts (without their time) and counters of a round with calls."""
     facts, counts = [], dict[str, int]()
+    more = brought(turn, printer) if turn.replies or turn.media else NO_FP
+    last = last_answered(turn.results[:AT_MOST]) if more != NO_FP else -1
     for number, (call, result) in enumerate(zip(turn.calls[:AT_MOST], turn.results[:AT_MOST], strict=True)):
         step = printer.step(call, result, first=number == 0, at_ms=0, defaults=defaults.get(call.name, {}))
+        if number == last:
+            step = adding(step, more, printer, media=bool(turn.media))
         facts.append(pack(step, NO_FP if number or turn.written or not turn.text else printer.words(turn.text)))
         counts[f"tool:{step.tool}"] = counts.get(f"tool:{step.tool}", 0) + 1
         counts[f"call:{step.call.hex()}"] = 1  # equal calls of one round are one occurrence

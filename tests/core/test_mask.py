@@ -15,6 +15,8 @@ from tests.core.steps import step
         ("done at 2026-01-31T10:00:00.123Z", "done at 2026-02-01T11:30:59Z"),
         ("10:00:00 ok", "23:59:01 ok"),
         ("3 passed in 0.12s", "3 passed in 12.50s"),
+        ('{"done": 3, "at": "10:00:00"}', '{"done": 3, "at": "10:00:01"}'),
+        ('{"state": "up", "at": "10:00:00"}', '{"state": "up", "at": "10:00:01"}'),
         ("took 12 ms", "took 9 ms"),
         ("body\n(took 292ms)", "body\n(took 31ms)"),
         ("body\nreal 1.234s", "body\nreal 0.020s"),
@@ -66,6 +68,17 @@ def test_results_that_differ_only_in_what_changes_by_itself(one: str, other: str
     ("one", "other"),
     [
         ("3 failed", "2 failed"),
+        # nothing but what changes: that is the answer
+        ("2026-01-31T10:00:00Z", "2026-01-31T10:00:01Z"),
+        ("10:00:00\n", "10:00:01\n"),
+        ("123e4567-e89b-12d3-a456-426614174000", "00000000-e89b-42d3-a456-426614174fff"),
+        ('"123e4567-e89b-12d3-a456-426614174000"', '"00000000-e89b-42d3-a456-426614174fff"'),
+        ("0x7f3a2b1c", "0x55d0c0de"),
+        ("5f3a2b77c1d09e44", "77aa01b2c3d4e5f6"),
+        ("1769853600", "1769853601"),
+        ("12 s", "13 s"),
+        ('{"time": "10:00:00"}', '{"time": "10:00:01"}'),
+        ('{"uuid": "123e4567-e89b-12d3-a456-426614174000"}', '{"uuid": "00000000-e89b-42d3-a456-426614174fff"}'),
         ("step 3/9", "step 4/9"),
         ("50 %", "51 %"),
         ("listening on port 8080", "listening on port 8081"),
@@ -111,3 +124,11 @@ def test_an_answer_that_is_nothing_but_volatile_is_not_empty() -> None:
 
 def test_digits_are_dropped() -> None:
     assert without_digits("grep -B10 é2") == "grep -B é".encode()
+
+
+@pytest.mark.parametrize(("tool", "same"), [("create_ticket", True), ("generate_uuid", False), ("get_uuid", False)])
+@pytest.mark.parametrize("form", ["{0}", '{{"id": "{0}"}}'])
+def test_the_receipt_of_a_change_is_no_answer(tool: str, form: str, *, same: bool) -> None:
+    ids = ("123e4567-e89b-12d3-a456-426614174000", "00000000-e89b-42d3-a456-426614174fff")
+    one, other = (step(tool, "{}", form.format(made)).result for made in ids)
+    assert (one == other) is same

@@ -103,3 +103,12 @@ def test_the_order_holds_for_anything(turns: list[Turn], pause_ms: int) -> None:
         strict, balanced, patient = (judge(trail, ALL[preset]) for preset in ALL)
         rungs = [one.rung if one else Rung.PASS for one in (strict, balanced, patient)]
         assert rungs == sorted(rungs, reverse=True)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize(("rule", "field"), [("same_result", "informative"), ("error_signature", "listing")])
+def test_a_check_of_many_places_is_never_ended(preset: str, rule: str, field: str) -> None:
+    triple = getattr(preset_settings(preset)[rule], field)
+    assert triple.nudge
+    assert triple.firm
+    assert not triple.cut

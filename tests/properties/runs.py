@@ -268,8 +268,8 @@ def same_failure(draw: st.DrawFn) -> Loop:
     marks = AT("error_signature", "listing")
     told = "Error: permission denied by the gatekeeper"
     key = {SHELL: "command", OTHER: "what", READ: "path"}[tool]
-    turns = [Turn((Did(tool, {key: f"{word(9000 + place)} please"}, told),)) for place in range(marks.cut)]
-    return Loop("same_failure", turns, marks.nudge)
+    turns = [Turn((Did(tool, {key: f"{word(9000 + place)} please"}, told),)) for place in range(marks.firm)]
+    return Loop("same_failure", turns, marks.nudge, "firm")
 
 
 @st.composite

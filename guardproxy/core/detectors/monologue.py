@@ -2,8 +2,8 @@
 
 Sees: the same words to the same prompt (SpeakMCP#828), empty answers and equal requests after them (mastra#14187), and
 different words that a harness rejects in the same way: a person's "go on" is too short for that. Any call ends it, and
-so does a minute's rest between equal replies, which makes them a schedule. Cost: as many replies as there are since the
-last call. Known false alarm: a person who asks the same twice and gets the same answer.
+so does a minute's rest between equal replies, which makes them a schedule, or ten minutes between any. Cost: as many
+replies as there are since the last call. Known false alarm: a person who asks the same twice and gets the same answer.
 """
 
 from __future__ import annotations
@@ -36,10 +36,13 @@ class Settings:
     rest_ms: int = 75_000
     """Equal replies this far apart or more come from a schedule (a heartbeat), not from a loop."""
 
+    pause_ms: int = 600_000
+    """Any replies this far apart or more are none of one loop: whoever asks again after that has other work."""
+
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
     """Count the newest replies since the last call in three ways; the one furthest up the ladder is reported."""
-    said = _said(trail)
+    said = _until_rest(_said(trail), settings.pause_ms)
     if not said:
         return None
     if said[0].kind is Kind.EMPTY:
@@ -62,14 +65,18 @@ def spare(trail: Trail, settings: Settings) -> Spared | None:
     if len(said) < 2 or said[0].kind is Kind.EMPTY:
         return None
     rested = _run(trail, said, lambda s: s.near, settings.same_words, "the same reply")
-    if rested is not None and rested.rung >= Rung.NUDGE and len(_until_rest(said, settings.rest_ms)) < rested.count:
+    rest_ms = min(settings.rest_ms, settings.pause_ms)
+    if rested is not None and rested.rung >= Rung.NUDGE and len(_until_rest(said, rest_ms)) < rested.count:
         return Spared(Exemption.LONG_PAUSES, "monologue", rested.count, rested.evidence)
-    asked = None
-    if not has(said[0].flags, LONG):
-        asked = _run(trail, said, lambda s: s.result, settings.same_answer, "a reply that got the same answer")
-    if asked is not None and asked.rung >= Rung.NUDGE:
-        return Spared(Exemption.USER_MESSAGE, "monologue", asked.count, asked.evidence)
-    return None
+    asked = _run(trail, said, lambda s: s.result, settings.same_answer, "a reply that got the same answer")
+    if asked is None or asked.rung < Rung.NUDGE:
+        return None
+    because = Exemption.USER_MESSAGE
+    if has(said[0].flags, LONG):
+        if len(_until_rest(said, settings.pause_ms)) >= asked.count:
+            return None
+        because = Exemption.LONG_PAUSES
+    return Spared(because, "monologue", asked.count, asked.evidence)
 
 
 def _said(trail: Trail) -> list[Step]:

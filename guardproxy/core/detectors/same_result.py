@@ -3,9 +3,10 @@
 Sees: empty and "not found" answers in a row (different searches that cannot find anything), sooner where only numbers
 in the arguments differ, and equal informative answers in a long row. Calls that change something are left out: they
 acknowledge everything with the same words; so do bare successes (blank, "ok", "closed", "all checks passed") of calls
-that are not known to only look: that is a batch at work. A row of empty answers is never ended by this rule, since
-an audit may be right to find nothing. Something else in between, alone and without a change, costs one. Cost: as many
-rounds as the row is long. Known false alarm: a check of many places that is right to find the same everywhere.
+that are not known to only look: that is a batch at work. A row of empty or informative answers is never ended by this
+rule, since an audit may be right to find nothing, or the same everywhere; one of bare zeros (`total 0`) is. Something
+else in between, alone and without a change, costs one. Cost: as many rounds as the row is long. Known false alarm: a
+check of many places that is right to find the same everywhere.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from guardproxy.core.detectors._count import (
     PENDING,
     SILENT,
     VOID,
+    ZERO,
     Round,
     evidence,
     has,
@@ -46,8 +48,11 @@ class Settings:
     numbers: Triple = Triple(4, 6, 0)
     """Empty or failing answers to calls that are equal but for numbers (clearwing#106)."""
 
-    informative: Triple = Triple(8, 12, 16)
-    """Equal answers with content (gemini-cli#16954); late, because checking a batch looks the same."""
+    zero: Triple = Triple(8, 12, 16)
+    """Bare counts of nothing, such as `total 0` (gemini-cli#16954): no answer, but not as plain as an empty one."""
+
+    informative: Triple = Triple(8, 12, 0)
+    """Equal answers with content; late and never an end, because checking a batch looks the same."""
 
 
 def detect(trail: Trail, settings: Settings) -> Finding | None:
@@ -60,7 +65,7 @@ def detect(trail: Trail, settings: Settings) -> Finding | None:
     if len(run) - strangers < 2 or len(members(run)) < 2:
         return None
     flags = wanted.flags
-    triple = settings.informative
+    triple = settings.zero if has(flags, ZERO) else settings.informative
     if has(flags, VOID | FAILED) and len({one.steps[0].masked for one in run}) == 1:
         triple = settings.numbers
     elif has(flags, VOID):

@@ -59,6 +59,7 @@ NAMES = ("alpha", "beta", "gamma", "delta", "eta", "zeta", "theta", "iota")
         ([("check_domain", f'{{"name":"{name}.com"}}', "Error: domain not available") for name in NAMES], True),
         ([miss(n) for n in range(8)], False),  # counting (case B06)
         ([("edit_file", f'{{"old":"{name}"}}', "Error: string not found") for name in NAMES], False),
+        ([("check", f'{{"name":"{name}"}}', "Error: not found") for name in (*NAMES, NAMES[0])], True),
         ([("check", f'{{"name":"{name}"}}', "Error: not found") for name in (*NAMES[:3], *NAMES[:3])], False),
     ],
 )

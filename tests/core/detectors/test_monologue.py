@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from guardproxy.core.detectors.monologue import Settings, detect
+from guardproxy.core.detectors.monologue import Settings, detect, spare
+from guardproxy.core.exemption import Exemption
 from guardproxy.core.model import Step, Trail
 from tests.core.detectors.scripts import PRINTER, Turn, trails
 
@@ -58,6 +59,29 @@ def test_what_makes_replies_equal(replies: list[tuple[str, str | None]], *, nudg
 def test_a_heartbeat_is_a_schedule(pause_ms: int, count: int | None) -> None:
     found = detect(trails(["HEARTBEAT_OK"] * 4, pause_ms)[-1], Settings())
     assert (found.count if found else None) == count
+
+
+@pytest.mark.parametrize(("pause_ms", "count"), [(599_999, 4), (600_000, None)])
+@pytest.mark.parametrize("replies", [[(word, HARNESS) for word in "abcd"], [("", "go on")] * 4])
+def test_ten_minutes_begin_the_count_anew(replies: list[tuple[str, str]], pause_ms: int, count: int | None) -> None:
+    steps = [PRINTER.text_step(text, reply, at_ms=at * pause_ms) for at, (text, reply) in enumerate(replies)]
+    found = detect(Trail(tuple(steps)), Settings())
+    assert (found.count if found else None) == count
+
+
+def test_a_heartbeat_says_why_it_is_spared() -> None:
+    steps = [PRINTER.text_step("HEARTBEAT_OK", HARNESS, at_ms=at * 1_800_000) for at in range(8)]
+    assert detect(Trail(tuple(steps)), Settings()) is None
+    spared = spare(Trail(tuple(steps)), Settings())
+    assert spared is not None
+    assert (spared.because, spared.times) == (Exemption.LONG_PAUSES, 8)
+
+
+@pytest.mark.parametrize(("pause_ms", "held"), [(2_000, False), (600_000, True)])
+def test_other_words_to_one_prompt_say_why_they_are_spared(pause_ms: int, *, held: bool) -> None:
+    steps = [PRINTER.text_step(word, HARNESS, at_ms=at * pause_ms) for at, word in enumerate("abcdefgh")]
+    spared = spare(Trail(tuple(steps)), Settings())
+    assert (spared is not None and spared.because is Exemption.LONG_PAUSES) is held
 
 
 def test_evidence_is_the_newest_replies() -> None:

@@ -9,6 +9,7 @@ from guardproxy.core.model import Triple
 from tests.core.detectors.scripts import Turn, trails
 
 VOID, NUMBERS, INFORMATIVE = Settings().void, Settings().numbers, Settings().informative
+ZERO = Settings().zero
 WORDS = ("ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen")
 BARE = ("", "null", "{}", "None", "ok", "Done.", "closed", "Typed", "All checks passed!", '{"ok": true}')
 
@@ -36,7 +37,10 @@ def ask(answer: str, tool: str = "search") -> list[Turn]:
         (ask("closed", tool="check_port"), None, None),
         (ask("", tool="read_file"), 8, VOID),
         (ask("No matches found", tool="audit"), 8, VOID),
-        (ask("total 0", tool="sh"), 8, INFORMATIVE),
+        (ask("taken", tool="check_domain"), 8, INFORMATIVE),
+        (ask('{"count": 0}', tool="sh"), 8, ZERO),
+        (ask("total 20", tool="sh"), 8, INFORMATIVE),
+        (ask("total 0", tool="sh"), 8, ZERO),
         ([("sh", f'{{"command":"grep -rn {word} src"}}', "") for word in WORDS], 8, VOID),
         ([("sh", f'{{"command":"convert {word}.png {word}.jpg"}}', "") for word in WORDS], None, None),
         ([("sh", f'{{"command":"python f.py {word}"}}', "") for word in WORDS], None, None),
