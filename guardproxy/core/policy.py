@@ -104,7 +104,8 @@ def decide(view: View, policy: Policy, *, lost: bool = False, exempt: Sequence[S
 
 
 def _closed(view: View, policy: Policy) -> Decision:
-    reason = f"this run was ended before, by {view.closed_by}; it was asked again {view.answers} times since"
+    often = "once" if view.answers == 1 else f"{view.answers} times"
+    reason = f"this run was ended before, by {view.closed_by}; it was asked again {often} since"
     over = view.answers >= policy.finals
     return Decision("cut", Rung.CUT, view.closed_by, view.answers, reason, over=over)
 

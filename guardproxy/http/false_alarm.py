@@ -101,13 +101,16 @@ def milliseconds(span: str) -> int:
 
 
 def label_of(said: Said, records: Sequence[TurnRecord]) -> Label:
-    """The label, with the alarm that it is about: the highest rung of its rule, where it was first reached."""
+    """The label, with the alarm that it is about: the highest rung of its rule, the last time that it was reached."""
     rule = said.rule or _last_rule(said.session, records)
     about = [record for record in records if record["rule"] == rule]
     if not about:
         spoke = sorted({record["rule"] for record in records if record["rule"]})
         raise GuardError(f"{rule} found nothing in session {said.session}; what did: {', '.join(spoke) or 'no rule'}")
-    alarm = max(about, key=lambda record: _RANK.get(record["would"] or record["action"], 0))  # the first of the highest
+    alarm = _alarm(records, rule)
+    tools = sorted({name for record in records for call in record["calls"] if (name := call.get("tool", ""))})
+    if said.tool and tools and said.tool not in tools:
+        raise GuardError(f"no call of {said.tool} in session {said.session}; its tools are {', '.join(tools)}")
     subject = {"session": said.session, "agent": alarm.get("prompt", ""), "tool": ""}[said.scope]
     if said.scope == "agent" and not subject:
         raise GuardError(f"the agent of session {said.session} was not recorded; use --scope session or tool")
@@ -129,6 +132,15 @@ def label_of(said: Said, records: Sequence[TurnRecord]) -> Label:
 
 
 _RANK = {name: rank for rank, name in enumerate(("observe", "nudge", "firm", "finalize", "cut"))}
+
+
+def _alarm(records: Sequence[TurnRecord], rule: str) -> TurnRecord:
+    """The newest alarm of a rule: where its highest rung was reached, the last time that it was."""
+    ranks = [_RANK.get(one["would"] or one["action"], 0) if one["rule"] == rule else -1 for one in records]
+    at = len(ranks) - 1 - ranks[::-1].index(max(ranks))
+    while at and ranks[at - 1] == ranks[at]:  # an ended run that was asked again
+        at -= 1
+    return records[at]
 
 
 def _last_rule(session: str, records: Sequence[TurnRecord]) -> str:

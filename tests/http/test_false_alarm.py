@@ -321,6 +321,17 @@ CUT_RUN = [
 ]
 ABOUT = {
     "the first of the highest rung": (CUT_RUN, {}, ("cycle", "cut", 5, 3)),
+    "the last time that it was reached": (
+        [
+            *CUT_RUN,
+            record(7, "pass"),
+            record(8, "nudge", "cycle"),
+            record(9, "cut", "cycle"),
+            record(10, "cut", "cycle"),
+        ],
+        {},
+        ("cycle", "cut", 9, 5),
+    ),
     "a rule that is named": (CUT_RUN, {"rule": "monologue"}, ("monologue", "nudge", 4, 2)),
     "the one that acted last": (CUT_RUN[:4], {}, ("monologue", "nudge", 4, 2)),
     "what would have been done": (
@@ -339,6 +350,13 @@ def test_which_alarm_it_is_about(name: str) -> None:
 
     assert (label.rule, label.action, label.turn, label.call) == expected
     assert (label.session, label.by, label.count, len(label.id)) == ("s", "ann", label.turn, 8)
+
+
+def test_a_tool_that_the_run_never_called() -> None:
+    """A name with a slip of the finger would promise an exemption that holds nothing."""
+    with pytest.raises(GuardError, match="no call of g in session s; its tools are f"):
+        label_of(Said("s", "ann", tool="g"), CUT_RUN)
+    assert label_of(Said("s", "ann", tool="f"), CUT_RUN).tool == "f"
 
 
 def test_an_agent_that_was_not_recorded() -> None:

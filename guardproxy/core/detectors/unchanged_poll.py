@@ -1,7 +1,7 @@
 """Asking again and again for something that says "not ready yet" in the same words.
 
 Sees: a pending answer to one call, counted per target, other work in between allowed. Waiting is legitimate, so it
-takes much longer than for other repeats, and pauses of more than half a minute between two looks, measured or
+takes much longer than for other repeats, and pauses of more than 45 s between two looks, measured or
 announced, count half. A changed answer ("step 4 of 9") starts anew. Cost: the rounds of the window. Known false alarm:
 a build that is silent for long.
 """
