@@ -10,7 +10,7 @@ PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check
 TOOLS := redis-server prometheus
 SHARED ?= ../shared
 
-.PHONY: demo test run bench verify lint score sources tools local-model
+.PHONY: demo test run bench verify lint score sources generated tools local-model
 .DEFAULT_GOAL := demo
 
 demo: $(DEMO)  ## a looping agent without and with the proxy
@@ -42,6 +42,9 @@ score: $(DEMO)  ## decisions on labelled runs against their labels; CONFIG=FILE.
 
 sources: $(DEMO)  ## the same runs by source: what each rule and each threshold owes to one of them; writes docs/sources.md
 	.venv/bin/python -m tests.sources
+
+generated: $(DEV)  ## healthy and looping runs made at random, with seeds drawn anew; GENERATED_SEEDS=200 draws more
+	GENERATED=anew .venv/bin/python -m pytest -q -rP tests/generated
 
 local-model: $(DEMO)  ## the demo with a real llama.cpp server and a real 135M model
 	$(PIP) xllamacpp

@@ -244,7 +244,7 @@ def research(run: Run) -> None:
             run.do(op)
             read.append(op)
         if read and rng.random() < 0.1:
-            run.do(rng.choice(read))
+            run.do(read.pop(rng.randrange(len(read))))  # looked at once more; nobody reads one page five times
         if rng.random() < 0.15:
             run.do(client.write("notes.md", words.prose(8)))
     run.do(client.write("report.md", words.prose(15)))
