@@ -110,8 +110,8 @@ def chosen(model: Any, preset: Mapping[str, Any]) -> tuple[dict[str, object], di
 
 def _over(settings: T, part: BaseModel) -> T:
     """The dataclass with what was written in `part`."""
-    names = {one.name for one in fields(settings)} & part.model_fields_set  # type: ignore[arg-type]
-    return replace(settings, **{name: getattr(part, name) for name in names})  # type: ignore[type-var]
+    names = {one.name for one in fields(settings)} & part.model_fields_set  # type: ignore[arg-type]  # a dataclass
+    return replace(settings, **{name: getattr(part, name) for name in names})  # type: ignore[type-var]  # as above
 
 
 def explain(error: ValidationError, root: type[BaseModel]) -> Iterator[tuple[str, str]]:

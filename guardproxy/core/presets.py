@@ -106,4 +106,5 @@ PRESETS: Mapping[str, Preset] = {
 def preset_settings(name: str) -> dict[str, object]:
     """Fresh settings of every rule under the preset called `name`."""
     fields = PRESETS[name].fields
+    # settings are dataclasses, each of its own type: the map can only say object
     return {rule: replace(made, **fields.get(rule, {})) for rule, made in default_settings().items()}  # type: ignore[type-var]
