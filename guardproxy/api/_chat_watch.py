@@ -13,7 +13,8 @@ from guardproxy.api._chat_halt import OFF, Options
 from guardproxy.api._sse import Decoder
 from guardproxy.api._template import Reader
 from guardproxy.api._watcher import Watcher, Way
-from guardproxy.core.model import Ask, DropCalls
+from guardproxy.core.edit import DropCalls
+from guardproxy.core.model import Ask
 
 __all__ = ["Watcher", "watch"]
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from guardproxy.api import _splice
 from guardproxy.api._json import dumps, loads
 from guardproxy.api._splice import Span, Splice
-from guardproxy.core.model import AppendText, Ask, Edit, ForbidTools, SpliceUsage
+from guardproxy.core.edit import AppendText, Edit, ForbidTools, SpliceUsage
+from guardproxy.core.model import Ask
 
 _ASK_USAGE = b'{"include_usage":true}'
 

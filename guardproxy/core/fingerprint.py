@@ -266,3 +266,7 @@ class Fingerprinter:
     def call(self, call: Call) -> Fp:
         """The exact canonical action: what delivered rounds and counters of the same call are known by."""
         return self._called(call)[0]
+
+    def near(self, call: Call, defaults: Mapping[str, object] = NOTHING) -> Fp:
+        """The action but for cosmetics, as `Step.near` has it: what an episode's members are known by."""
+        return self._called(call, defaults)[1]

@@ -234,50 +234,6 @@ class Line(NamedTuple):  # a tuple: nine are made for every request, and sent as
 
 
 @value
-class Edit:
-    """Base of the closed set of changes to a request or its answer."""
-
-
-@value
-class AppendText(Edit):
-    """Append `text` to the content of the message at `index` of the request."""
-
-    index: int
-    text: str
-
-
-class ForbidTools(Edit):
-    """Keep the tools in the body and set `tool_choice` to none."""
-
-
-class SpliceUsage(Edit):
-    """Ask for stream usage in the client's place; the extra chunk is stripped again."""
-
-
-@value
-class DropCalls(Edit):
-    """Take calls out of the answer; if no text is left, answer `text`."""
-
-    text: str
-
-
-@value
-class Reply(Edit):
-    """Answer in the model's place; no upstream call."""
-
-    text: str
-
-
-@value
-class Reject(Edit):
-    """Answer with an HTTP error; no upstream call."""
-
-    status: int
-    code: str
-    message: str
-
-
-@value
 class Decision:
     """What `policy.decide` makes of a turn. `action` is what is done; `would` what enforce mode would have done."""
 

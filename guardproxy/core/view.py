@@ -131,6 +131,13 @@ class View:
     exempt: int = 0  # version of the exemptions that stand in the org; 0 = there is none
     degraded: bool = False  # answered by local memory: the store was not reachable
     traceparent: str = ""  # as it came with the session's first request: the trace that its spans join
+    since_ms: int = 0  # since the thread's last answer; 0 = there was none
+    status: str = "active"  # of the thread before this request: active, need_human, waiting
+    missing: bool = False  # the answer last given is not in this history, which has grown: the client did not append it
+    paused: str = ""  # who holds the session or thread: operator, loop, budget, approval; nothing was held or appended
+    paused_why: str = ""
+    approval: str = ""  # id of the approval that the thread waits for, or that was decided meanwhile
+    approval_state: str = ""  # pending, approved, denied, answered, expired
 
 
 @value
@@ -159,3 +166,7 @@ class Closing:
     usage: Usage = Usage()
     offset_ms: int = 0
     count: int = 0  # messages in the request, to tell links of one digest apart
+    status: str = "active"  # of the thread from now on: active, need_human, waiting
+    waits_for: str = ""  # id of the approval that the thread waits for from now on
+    pause: str = ""  # who pauses the session now: loop, budget; `pause_why` says why
+    pause_why: str = ""

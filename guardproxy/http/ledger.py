@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from guardproxy.core.edit import AppendText, Edit
 from guardproxy.core.fingerprint import Fingerprinter, hash16
-from guardproxy.core.model import AppendText, Edit, Message
+from guardproxy.core.model import Message
 
 NONCE = 12
 """Bytes, as AES-GCM wants them (NIST SP 800-38D)."""

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from guardproxy.core import pricing
 from guardproxy.core.budget import Need
-from guardproxy.core.model import Call, Reject, Usage
+from guardproxy.core.edit import Reject
+from guardproxy.core.model import Call, Usage
 from guardproxy.errors import GuardError
 
 NO_USAGE = Usage()

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from guardproxy.api.chat import OFF, RULE
-from guardproxy.core.model import DropCalls, Rung, SpliceUsage
+from guardproxy.core.edit import DropCalls, SpliceUsage
+from guardproxy.core.model import Rung
 from guardproxy.core.rounds import calls_in
 from guardproxy.errors import UpstreamError
 from guardproxy.http.exchange import Answer

@@ -6,7 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 from guardproxy.core import pricing, scoped_exemption, session
-from guardproxy.core.model import AppendText, Kind, Rung, Step, Usage
+from guardproxy.core.edit import AppendText
+from guardproxy.core.model import Kind, Rung, Step, Usage
 from guardproxy.core.view import View
 from guardproxy.telemetry.report import Attempt, TurnReport
 

@@ -12,20 +12,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from guardproxy.core import budget, interventions, policy as policies, pricing, session
-from guardproxy.core.model import (
-    AppendText,
-    Ask,
-    Decision,
-    DropCalls,
-    Edit,
-    ForbidTools,
-    Message,
-    Reject,
-    Reply,
-    Rung,
-    SpliceUsage,
-    Usage,
-)
+from guardproxy.core.edit import AppendText, DropCalls, Edit, ForbidTools, Reject, Reply, SpliceUsage
+from guardproxy.core.model import Ask, Decision, Message, Rung, Usage
 from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.view import Opening, View
 from guardproxy.errors import BadAsk, GuardError, StoreError

@@ -10,7 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from guardproxy.api import chat
-from guardproxy.core.model import Ask, DropCalls
+from guardproxy.core.edit import DropCalls
+from guardproxy.core.model import Ask
 
 GOLDEN = Path(__file__).parent / "golden" / "chat"
 CUT = "Here is what is known."

@@ -9,7 +9,7 @@ import pytest
 
 from guardproxy.api import chat
 from guardproxy.api._chat_halt import FEWEST
-from guardproxy.core.model import DropCalls
+from guardproxy.core.edit import DropCalls
 from tests.api.cases import CUT, ask, delta, sse
 
 HALT = chat.Options(halt_repeats=10)

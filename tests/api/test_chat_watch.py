@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from guardproxy.api import _template, chat
-from guardproxy.core.model import Call, DropCalls, Usage
+from guardproxy.core.edit import DropCalls
+from guardproxy.core.model import Call, Usage
 from tests.api.cases import CUT, FUZZ, GOLDEN, ask, delta, objects, play, sse, values, view
 
 STREAMS = sorted(path for path in (GOLDEN / "streams").glob("*.sse") if path.name.count(".") == 1)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from guardproxy.api import chat
-from guardproxy.core.model import AppendText, Ask, DropCalls, Edit, ForbidTools, Reply, SpliceUsage
+from guardproxy.core.edit import AppendText, DropCalls, Edit, ForbidTools, Reply, SpliceUsage
+from guardproxy.core.model import Ask
 from tests.api.cases import FUZZ, GOLDEN, NOTE, ask, objects, request, values
 
 FILES = sorted(path for path in (GOLDEN / "requests").glob("*.json") if path.name.count(".") == 1)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from guardproxy.api import chat
-from guardproxy.core.model import AppendText
+from guardproxy.core.edit import AppendText
 from tests.api.cases import NOTE
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "clients" / "recordings"

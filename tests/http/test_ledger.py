@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from guardproxy.core.edit import AppendText, ForbidTools
 from guardproxy.core.fingerprint import Fingerprinter
-from guardproxy.core.model import AppendText, Call, ForbidTools, Message
+from guardproxy.core.model import Call, Message
 from guardproxy.http.ledger import At, Ledger
 
 KEY = b"k" * 32

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from guardproxy.core.budget import Need
-from guardproxy.core.model import Call, Reject, Usage
+from guardproxy.core.edit import Reject
+from guardproxy.core.model import Call, Usage
 from guardproxy.errors import UpstreamError
 from guardproxy.http.outcome import Outcome
 

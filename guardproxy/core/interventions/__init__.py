@@ -10,8 +10,9 @@ from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 
+from guardproxy.core.edit import Edit
 from guardproxy.core.interventions._context import Context
-from guardproxy.core.model import Ask, Decision, Edit
+from guardproxy.core.model import Ask, Decision
 
 __all__ = ["ACTIONS", "Context", "carry_out"]
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from guardproxy.core import advice, protocol, rounds, session
 from guardproxy.core.advice import Facts, Progress
+from guardproxy.core.edit import AppendText
 from guardproxy.core.fingerprint import strip_own
-from guardproxy.core.model import AppendText, Ask, Call, Decision, Flag, Kind, Message, Rung, Step
+from guardproxy.core.model import Ask, Call, Decision, Flag, Kind, Message, Rung, Step
 from guardproxy.core.view import View
 
 PREVIEW = 160

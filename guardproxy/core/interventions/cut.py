@@ -7,8 +7,9 @@ that take no text for an end (clients: mini-swe-agent, smolagents).
 from __future__ import annotations
 
 from guardproxy.core import advice
+from guardproxy.core.edit import Edit, Reject, Reply
 from guardproxy.core.interventions._context import Context, progress
-from guardproxy.core.model import Ask, Decision, Edit, Reject, Reply
+from guardproxy.core.model import Ask, Decision
 
 STATUS = 400
 """Never 402-5xx (clients repeat those), never 413 (clients compact and retry without end)."""

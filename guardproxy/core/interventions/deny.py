@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from guardproxy.core import advice
+from guardproxy.core.edit import Edit, Reject
 from guardproxy.core.interventions._context import Context, progress
-from guardproxy.core.model import Ask, Decision, Edit, Reject
+from guardproxy.core.model import Ask, Decision
 
 STATUS = 400
 """Clients end on it, and neither the SDKs nor the second retry layers repeat it (`clients`, surprise 2)."""

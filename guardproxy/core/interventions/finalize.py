@@ -7,8 +7,9 @@ dropped; an answer left without text becomes the cut text in that turn.
 from __future__ import annotations
 
 from guardproxy.core import advice
+from guardproxy.core.edit import DropCalls, Edit, ForbidTools
 from guardproxy.core.interventions._context import Context, append, facts, progress
-from guardproxy.core.model import Ask, Decision, DropCalls, Edit, ForbidTools
+from guardproxy.core.model import Ask, Decision
 
 
 def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...]:

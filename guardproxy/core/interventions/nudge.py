@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from guardproxy.core.edit import Edit
 from guardproxy.core.interventions._context import Context, advise
-from guardproxy.core.model import Ask, Decision, Edit, Rung
+from guardproxy.core.model import Ask, Decision, Rung
 
 
 def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from guardproxy.core.edit import Reject, Reply
 from guardproxy.core.interventions import cut
-from guardproxy.core.model import Reject, Reply
 from tests.core.interventions.loops import RUN, check_text, context, decision
 from tests.core.talk import ask, said, user
 

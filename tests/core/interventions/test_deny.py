@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from guardproxy.core.edit import Reject
 from guardproxy.core.interventions import deny
-from guardproxy.core.model import Line, Reject
+from guardproxy.core.model import Line
 from tests.core.interventions.loops import RUN, context, decision
 from tests.core.talk import ask
 

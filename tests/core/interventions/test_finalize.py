@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from guardproxy.core.edit import AppendText, DropCalls, ForbidTools
 from guardproxy.core.interventions import finalize
-from guardproxy.core.model import AppendText, DropCalls, ForbidTools
 from tests.core.interventions.loops import RUN, check_text, context, decision
 from tests.core.talk import ask, called, user
 

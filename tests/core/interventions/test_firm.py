@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from guardproxy.core.edit import AppendText
 from guardproxy.core.interventions import firm, nudge
-from guardproxy.core.model import AppendText
 from tests.core.interventions.loops import NEAR, RUN, check_text, context, decision
 from tests.core.talk import ask
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from guardproxy.core.edit import AppendText
 from guardproxy.core.interventions import nudge
-from guardproxy.core.model import AppendText
 from tests.core.interventions.loops import RUN, check_text, context, decision
 from tests.core.talk import ask, called, result, said, user
 

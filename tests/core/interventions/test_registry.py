@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from guardproxy.core.edit import AppendText, DropCalls, ForbidTools, Reject, Reply
 from guardproxy.core.interventions import ACTIONS, carry_out
-from guardproxy.core.model import AppendText, Decision, DropCalls, ForbidTools, Reject, Reply
+from guardproxy.core.model import Decision
 from tests.core.interventions.loops import RUN, context, decision
 from tests.core.talk import ask
 
