@@ -90,3 +90,48 @@ OPEN = "Open: the task itself. A new message that says what to do differently st
 OPEN_OVER = "Open: the task itself. This run is not continued; a new run, or a person, can take it up."
 OPEN_BUDGET = "Open: the task itself. Whoever governs the limits can raise them."
 HALTED = "This answer was stopped by the proxy that watches it: the same words came {count} times in it."
+
+NOT_MADE = "this call of `{tool}` was not carried out."
+"""Begins what stands in the place of a call's result."""
+
+REFUSE_WAYS = (
+    "Once more would bring nothing new, and nothing has changed since. Answer with what is known and name what is missing, "
+    "or say what the cause is and take one different step."
+)
+FORBIDDEN = "The rules of this run forbid it."
+DECLINED = "The user declined it."
+EXPIRED = "It needed a person's approval, and nobody decided in time."
+BECAUSE = "The reason: {reason}."
+DENY_WAYS = (
+    "The same in other words is not wanted either. Go on without it where that is possible; otherwise say what is left open "
+    "because of it."
+)
+PROBLEMS: Mapping[str, str] = {
+    "not_json": "Its arguments are no valid JSON (at {path}: {got}).",
+    "not_object": "Its arguments must be a JSON object, not {got}.",
+    "no_tool": "There is no tool of this name.",
+    "no_name": "The call names no tool.",
+    "missing": "The argument `{path}` ({expected}) is missing.",
+    "type": "`{path}` must be {expected}, not {got}.",
+    "enum": "`{path}` must be one of {expected}, not {got}.",
+    "unknown": "`{path}` is no argument of this tool.",
+    "no_form": "`{path}` has none of the forms that it may have ({expected}): {got}.",
+    "more": "There are {got} more problems of this kind.",
+}
+"""What is wrong with arguments. Placeholders: path, expected, got."""
+
+KNOWN = "Tools that there are: {tools}."
+REPAIR_WAYS = "Make the call again with this put right, or go on without it."
+APPROVAL = "The call of `{tool}` ({arguments}) needs a person's approval before it is carried out. Approval: {id}"
+APPROVAL_THEN = "Until then this run is paused. Nothing of the call has been carried out."
+HOW = "To go on: {how}"
+PAUSED = "This run is paused by {who}; nothing was asked of the model."
+PAUSED_BY: Mapping[str, str] = {
+    "operator": "an operator",
+    "loop": "the proxy that watches it, because it went round in circles",
+    "budget": "the proxy that watches it, because a limit was reached",
+    "approval": "a call that waits for a person's approval",
+}
+PAUSED_WHY = "Reason: {reason}"
+QUESTION = "The agent asks a person (`{tool}`): {question}"
+QUESTION_THEN = "This run waits for the answer; it can also be given as the next message."

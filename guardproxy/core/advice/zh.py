@@ -69,3 +69,44 @@ OPEN = "未完成:任务本身。发送一条说明要改变什么的新消息�
 OPEN_OVER = "未完成:任务本身。本次运行不再继续;可以由新的运行或由人接手。"
 OPEN_BUDGET = "未完成:任务本身。管理限额的人可以提高限额。"
 HALTED = "此回答已被监看它的代理停止:同样的话在其中出现了 {count} 次。"
+
+NOT_MADE = "这次对 `{tool}` 的调用没有执行。"
+"""Begins what stands in the place of a call's result."""
+
+REFUSE_WAYS = (
+    "再做一次不会带来新内容,其间也没有任何变化。请用已知内容回答并指出缺少什么,或者说明原因并采取一个不同的步骤。"
+)
+FORBIDDEN = "本次运行的规则不允许这个调用。"
+DECLINED = "用户拒绝了这个调用。"
+EXPIRED = "它需要人工批准,但没有人在规定时间内作出决定。"
+BECAUSE = "理由:{reason}。"
+DENY_WAYS = "换一种写法做同样的事也不可取。如果可以,请在没有它的情况下继续;否则请说明因此还有什么未解决。"
+PROBLEMS: Mapping[str, str] = {
+    "not_json": "它的参数不是有效的 JSON({path}:{got})。",
+    "not_object": "它的参数必须是 JSON 对象,而不是 {got}。",
+    "no_tool": "没有这个名称的工具。",
+    "no_name": "这个调用没有写明工具名称。",
+    "missing": "缺少参数 `{path}`({expected})。",
+    "type": "`{path}` 必须是 {expected},而不是 {got}。",
+    "enum": "`{path}` 必须是 {expected} 之一,而不是 {got}。",
+    "unknown": "`{path}` 不是这个工具的参数。",
+    "no_form": "`{path}` 不符合允许的任何一种形式({expected}):{got}。",
+    "more": "同类问题还有 {got} 个。",
+}
+"""What is wrong with arguments. Placeholders: path, expected, got."""
+
+KNOWN = "现有的工具:{tools}。"
+REPAIR_WAYS = "请改正后重新调用,或者在没有它的情况下继续。"
+APPROVAL = "对 `{tool}` 的调用({arguments})需要人工批准后才会执行。批准编号:{id}"
+APPROVAL_THEN = "在此之前本次运行暂停。该调用没有执行任何部分。"
+HOW = "继续的方法:{how}"
+PAUSED = "本次运行已暂停,原因方是{who};没有向模型提出请求。"
+PAUSED_BY: Mapping[str, str] = {
+    "operator": "操作人员",
+    "loop": "监看它的代理(运行在原地打转)",
+    "budget": "监看它的代理(已达到限额)",
+    "approval": "一个等待人工批准的调用",
+}
+PAUSED_WHY = "原因:{reason}"
+QUESTION = "智能体向人提问(`{tool}`):{question}"
+QUESTION_THEN = "本次运行正在等待回答;也可以直接在下一条消息中给出。"
