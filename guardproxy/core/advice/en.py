@@ -90,3 +90,14 @@ OPEN = "Open: the task itself. A new message that says what to do differently st
 OPEN_OVER = "Open: the task itself. This run is not continued; a new run, or a person, can take it up."
 OPEN_BUDGET = "Open: the task itself. Whoever governs the limits can raise them."
 HALTED = "This answer was stopped by the proxy that watches it: the same words came {count} times in it."
+UNFINISHED = "this answer was checked before it counts as the end of the run, and it does not hold yet:"
+UNFINISHED_WAYS = (
+    "Two ways on: do what is missing and answer then; or, where that is not possible, say in the answer what is not done "
+    "and why."
+)
+COMPLETION: Mapping[str, str] = {
+    "required_missing": "this task needs a result of `{tool}`, which was not used.",
+    "required_failed": "this task needs `{tool}` to succeed; it was tried {count} times and failed each time, last with: "
+    "{result}.",
+}
+"""What a check of a final answer found. Placeholders differ a sentence; each says what is wrong and where it shows."""

@@ -69,3 +69,10 @@ OPEN = "未完成:任务本身。发送一条说明要改变什么的新消息�
 OPEN_OVER = "未完成:任务本身。本次运行不再继续;可以由新的运行或由人接手。"
 OPEN_BUDGET = "未完成:任务本身。管理限额的人可以提高限额。"
 HALTED = "此回答已被监看它的代理停止:同样的话在其中出现了 {count} 次。"
+UNFINISHED = "这个回答在算作本次运行的结束之前经过了检查,目前还不成立:"
+UNFINISHED_WAYS = "有两条路:先完成缺少的部分再回答;或者,如果做不到,就在回答中说明哪些没有完成以及原因。"
+COMPLETION: Mapping[str, str] = {
+    "required_missing": "本任务需要 `{tool}` 的结果,但没有使用它。",
+    "required_failed": "本任务需要 `{tool}` 成功;它被尝试了 {count} 次,每次都失败,最后一次:{result}。",
+}
+"""What a check of a final answer found. Placeholders differ a sentence; each says what is wrong and where it shows."""
