@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from guardproxy.core.fingerprint import Fingerprinter, strip_own
+from guardproxy.core.harness import is_harness
 from guardproxy.core.model import Ask, Call, Flag, Kind, Message, Step, value
 from guardproxy.core.rounds import Round, rounds
 
@@ -79,6 +80,12 @@ class Candidate:
         known = sum(step.kind is Kind.CALL for step in self.remembered)
         begun = self.ask.tail_start <= len(self.ask.head)
         return not self.shortened and begun and known <= len(self.acts) < MOST
+
+    @property
+    def recent(self) -> tuple[Act, ...]:
+        """The calls since a user last said something: what came before belongs to what was asked before."""
+        spoken = [one.index for one in self.rounds if (one.reply or "").strip() and not is_harness(one.reply or "")]
+        return tuple([act for act in self.acts if not spoken or act.round > spoken[-1]])
 
     @property
     def said(self) -> str:
