@@ -135,3 +135,26 @@ PAUSED_BY: Mapping[str, str] = {
 PAUSED_WHY = "Reason: {reason}"
 QUESTION = "The agent asks a person (`{tool}`): {question}"
 QUESTION_THEN = "This run waits for the answer; it can also be given as the next message."
+UNFINISHED = "this answer was checked before it counts as the end of the run, and it does not hold yet:"
+UNFINISHED_WAYS = (
+    "Two ways on: do what is missing and answer then; or, where that is not possible, say in the answer what is not done "
+    "and why."
+)
+COMPLETION: Mapping[str, str] = {
+    "required_missing": "this task needs a result of `{tool}`, which was not used.",
+    "required_failed": "this task needs `{tool}` to succeed; it was tried {count} times and failed each time, last with: "
+    "{result}.",
+    "no_json": "the answer has to be JSON in a given form, and it holds none that can be read.",
+    "schema": "the JSON of the answer does not have the form that is asked for: {error}.",
+    "artifacts_few": "the agent reports {count} artefacts where there must be at least {least}.",
+    "unresolved_many": "the agent reports {count} open items where there may be {most} at most.",
+    "validation_failures_many": "the agent reports {count} failed validations where there may be {most} at most.",
+    "evidence_few": "the answer cites {count} of the at least {least} sources that it needs.",
+    "evidence_unknown": "the answer names what no result of this run holds: {ids}. Only what was found may be cited.",
+    "open_waits": "a call is still waiting for its approval or its result: {tools}.",
+    "open_unanswered": "a call of the last message has no result yet: {tools}.",
+    "open_pending": "the newest result of `{tool}` says that it is not ready yet: {result}.",
+}
+"""What a check of a final answer found. Placeholders differ a sentence; each says what is wrong and where it shows."""
+VERIFIER_REFUSED = "the check that this run's owner has set up did not accept the answer, without saying why."
+VERIFIER_SILENT = "the check that this run's owner has set up could not be asked, and no answer counts without it."

@@ -110,3 +110,22 @@ PAUSED_BY: Mapping[str, str] = {
 PAUSED_WHY = "原因:{reason}"
 QUESTION = "智能体向人提问(`{tool}`):{question}"
 QUESTION_THEN = "本次运行正在等待回答;也可以直接在下一条消息中给出。"
+UNFINISHED = "这个回答在算作本次运行的结束之前经过了检查,目前还不成立:"
+UNFINISHED_WAYS = "有两条路:先完成缺少的部分再回答;或者,如果做不到,就在回答中说明哪些没有完成以及原因。"
+COMPLETION: Mapping[str, str] = {
+    "required_missing": "本任务需要 `{tool}` 的结果,但没有使用它。",
+    "required_failed": "本任务需要 `{tool}` 成功;它被尝试了 {count} 次,每次都失败,最后一次:{result}。",
+    "no_json": "回答必须是给定形式的 JSON,但其中没有可以读取的 JSON。",
+    "schema": "回答中的 JSON 不符合所要求的形式:{error}。",
+    "artifacts_few": "代理报告了 {count} 个产物,而至少需要 {least} 个。",
+    "unresolved_many": "代理报告了 {count} 个未解决的事项,而最多允许 {most} 个。",
+    "validation_failures_many": "代理报告了 {count} 次验证失败,而最多允许 {most} 次。",
+    "evidence_few": "回答引用了 {count} 个来源,而至少需要 {least} 个。",
+    "evidence_unknown": "回答提到了本次运行的任何结果中都没有的内容:{ids}。只能引用已经找到的内容。",
+    "open_waits": "有调用仍在等待批准或结果:{tools}。",
+    "open_unanswered": "最后一条消息中的调用还没有结果:{tools}。",
+    "open_pending": "`{tool}` 的最新结果表明它还没有就绪:{result}。",
+}
+"""What a check of a final answer found. Placeholders differ a sentence; each says what is wrong and where it shows."""
+VERIFIER_REFUSED = "本次运行的负责人所设置的检查没有接受这个回答,也没有说明原因。"
+VERIFIER_SILENT = "无法询问本次运行的负责人所设置的检查,而没有它任何回答都不算数。"
