@@ -61,9 +61,14 @@ class Result:
     @property
     def inner(self) -> str:
         """The text without our words and without what a client puts around it."""
-        raw = strip_own(self.message.text)
-        found = opened(raw)
-        return body(raw if found is None else found.text)
+        return inner(self.message)
+
+
+def inner(message: Message) -> str:
+    """A result's text without our words and without what a client puts around it."""
+    raw = strip_own(message.text)
+    found = opened(raw)
+    return body(raw if found is None else found.text)
 
 
 @dataclass(frozen=True)
@@ -102,5 +107,10 @@ class Case:
 
     def note(self, index: int, text: str) -> AppendText:
         """Our words behind the result at `index`, in the one form that all of them have."""
-        words = LANGUAGES[self.language]
-        return AppendText(index, f"\n\n{GUARD_MARK} {words.SOURCE}{words.JOIN}{text}")
+        return AppendText(index, f"\n\n{own(self.language, text)}")
+
+
+def own(language: str, text: str) -> str:
+    """Words of ours in the form that all have: the mark, who speaks, what is said."""
+    words = LANGUAGES[language]
+    return f"{GUARD_MARK} {words.SOURCE}{words.JOIN}{text}"
