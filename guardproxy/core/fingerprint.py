@@ -65,7 +65,7 @@ def strip_own(text: str) -> str:
     if "[" not in text or GUARD_MARK not in text:  # the first is ten times as fast
         return text
     paragraphs = text.split("\n\n")
-    return "\n\n".join(part for part in paragraphs if not part.startswith(GUARD_MARK))
+    return "\n\n".join(part for part in paragraphs if not part.lstrip("\n").startswith(GUARD_MARK))
 
 
 Defaults = Mapping[str, Mapping[str, object]]

@@ -220,6 +220,17 @@ def shortened(text: str) -> str:
     return f"{text[:KEPT]}…{len(text)}…{_digest(text, KEPT)}…{text[-KEPT:]}" if len(text) > HUGE else text
 
 
+_SHORTENED = re.compile(r"…([0-9]{7,12})…(?:[0-9a-f]{8})…")
+
+
+def ends_of_huge(text: str) -> tuple[str, int, str] | None:
+    """Beginning, length and end of the text that `shortened` has made this of; None: it has not."""
+    if not 2 * KEPT < len(text) <= 2 * KEPT + 32 or text[KEPT] != "…":
+        return None
+    found = _SHORTENED.fullmatch(text, KEPT, len(text) - KEPT)
+    return None if found is None else (text[:KEPT], int(found[1]), text[-KEPT:])
+
+
 def without_digits(text: str) -> bytes:
     """The text without its digits, for comparing what is equal but for numbers."""
     return text.encode("utf-8", "surrogatepass").translate(None, b"0123456789")

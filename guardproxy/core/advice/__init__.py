@@ -210,6 +210,12 @@ def _meaning(words: ModuleType, facts: Facts) -> str:
     return ""
 
 
+def quoted(text: str, most: int = 80) -> str:
+    """Content in one line of at most so many characters, harmless inside our words."""
+    plain = " ".join(_quoted(text[: 8 * most]).split())
+    return plain if len(plain) <= most else f"{plain[: most - 1]}…"
+
+
 def _fill(template: str, finding: Finding, facts: Facts, **more: str) -> str:
     return _filled(template, replace(facts, count=finding.count), finding.unit, **more)
 

@@ -158,3 +158,47 @@ COMPLETION: Mapping[str, str] = {
 """What a check of a final answer found. Placeholders differ a sentence; each says what is wrong and where it shows."""
 VERIFIER_REFUSED = "the check that this run's owner has set up did not accept the answer, without saying why."
 VERIFIER_SILENT = "the check that this run's owner has set up could not be asked, and no answer counts without it."
+LEFT_OUT = "about {left} of {total} tokens were left out here: {where}. The rest is as it was. {ask}"
+LEFT_OUT_LINES = "lines {first} to {last} of {all}"
+LEFT_OUT_CHARACTERS = "characters {first} to {last} of {all}"
+LEFT_OUT_JSON = (
+    "about {left} of {total} tokens of the JSON above were left out where it has “…”: {where}. It is valid JSON and the "
+    "rest is as it was. {ask}"
+)
+LEFT_OUT_PLACE = {"items": "{left} of {total} in `{path}`", "characters": "{left} of {total} characters of `{path}`"}
+LEFT_OUT_MORE = "{count} other places"
+TOP_LEVEL = "the whole"
+NO_LONGER_JSON = " Cut like this it is no valid JSON any more."
+ASK_FOR_PART = "To see more of it, ask for that part: a range of lines, a narrower search, fewer fields, the next page."
+"""What a shortened result says of itself (`hygiene.truncate`)."""
+
+EMPTY = (
+    "`{tool}` worked and found nothing ({arguments}). That is its answer: asking the same again cannot change it. If what "
+    "was asked for came from the user, confirm it with them; otherwise look once under another name or in another place."
+)
+"""What an empty result means where no template says it (`hygiene.empty`). Placeholders: tool, arguments."""
+
+ERRORS: Mapping[str, str] = {
+    "arguments": "`{tool}` did not accept the call as it was written. This can be put right: compare the arguments with "
+    "the tool's schema (names, types, required ones, allowed values), change what does not fit and call it once more.",
+    "permissions": "`{tool}` was refused access. The same call will be refused again: use a place or an account that is "
+    "open to this run, or ask the user for the permission and say what it is needed for.",
+    "not_found": "what `{tool}` was asked for is not there under this name. Look up first what exists (list, search), then "
+    "call it with that name; if the name came from the user, ask whether it is right.",
+    "no_tool": "there is no tool `{tool}`. The tools of this run: {tools}.",
+    "too_slow": "`{tool}` was stopped because it took too long. The same command will take as long again: run a smaller "
+    "part, let it run in the background and look at its output later, or give it more time if the tool takes a limit.",
+    "transient": "`{tool}` failed for a passing reason, time {count} of at most {retries} in a row. The arguments "
+    "need no change: wait about {seconds} s before this call is made again, and do meanwhile what does not need it.",
+    "spent": "`{tool}` has failed {count} times in a row for the same passing reason, more often than the {retries} retries "
+    "that make sense. It is down for now: leave this call, go on with what does not need it, or report what is missing.",
+    "fatal": "`{tool}` is not available in this run, and waiting will not change that. Go on without it: with another "
+    "tool, or with an answer from what is known that says what could not be looked up or done.",
+}
+"""What to do about a failure, by its kind (`hygiene.errors`). Placeholders: tool, tools, count, retries, seconds."""
+
+LATE = (
+    "the result of `{tool}` came later than its deadline of {seconds} s. What it shows may be out of date; where it is "
+    "needed again, ask for less at once or let it run in the background."
+)
+"""Said behind a late result (`hygiene.deadlines`). Placeholders: tool, seconds."""

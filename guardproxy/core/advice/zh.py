@@ -129,3 +129,42 @@ COMPLETION: Mapping[str, str] = {
 """What a check of a final answer found. Placeholders differ a sentence; each says what is wrong and where it shows."""
 VERIFIER_REFUSED = "本次运行的负责人所设置的检查没有接受这个回答,也没有说明原因。"
 VERIFIER_SILENT = "无法询问本次运行的负责人所设置的检查,而没有它任何回答都不算数。"
+LEFT_OUT = "此处约 {total} 个词元中的 {left} 个被略去:{where}。其余保持原样。{ask}"
+LEFT_OUT_LINES = "第 {first} 行到第 {last} 行,共 {all} 行"
+LEFT_OUT_CHARACTERS = "第 {first} 个到第 {last} 个字符,共 {all} 个"
+LEFT_OUT_JSON = (
+    "上面的 JSON 约有 {total} 个词元,其中 {left} 个在“…”处被略去:{where}。它仍是有效的 JSON,其余保持原样。{ask}"
+)
+LEFT_OUT_PLACE = {
+    "items": "`{path}` 的 {total} 项中的 {left} 项",
+    "characters": "`{path}` 的 {total} 个字符中的 {left} 个",
+}
+LEFT_OUT_MORE = "另有 {count} 处"
+TOP_LEVEL = "整体"
+NO_LONGER_JSON = "这样截断后它不再是有效的 JSON。"
+ASK_FOR_PART = "要查看更多,请只索取那一部分:某个行范围、更窄的搜索、更少的字段或下一页。"
+"""What a shortened result says of itself (`hygiene.truncate`)."""
+
+EMPTY = (
+    "`{tool}` 已执行,但没有找到任何内容({arguments})。这就是它的回答:再问同样的问题不会改变它。如果所查内容来自用户,请向用户确认;"
+    "否则换一个名称或位置再查一次。"
+)
+"""What an empty result means where no template says it (`hygiene.empty`). Placeholders: tool, arguments."""
+
+ERRORS: Mapping[str, str] = {
+    "arguments": "`{tool}` 没有接受这样写的调用。这可以改正:请把参数与该工具的模式对照(名称、类型、必填项、允许的值),改掉不符之处,再调用一次。",
+    "permissions": "`{tool}` 被拒绝访问。同样的调用还会被拒绝:请使用本次运行可以访问的位置或账户,或向用户请求权限,并说明用途。",
+    "not_found": "`{tool}` 所请求的对象在这个名称下不存在。请先查明有哪些对象(列出、搜索),再用那个名称调用;如果名称来自用户,请询问是否正确。",
+    "no_tool": "没有名为 `{tool}` 的工具。本次运行的工具:{tools}。",
+    "too_slow": "`{tool}` 因耗时过长而被停止。同样的命令还会耗时同样久:请只运行较小的一部分,或让它在后台运行、稍后查看输出,"
+    "或在工具支持时给它更长的时限。",
+    "transient": "`{tool}` 因暂时的原因失败,这是连续第 {count} 次,至多 {retries} 次。参数无需修改:请等待约 {seconds} 秒后再进行这个调用,"
+    "其间先做不需要它的事情。",
+    "spent": "`{tool}` 已因同一暂时的原因连续失败 {count} 次,超过了有意义的 {retries} 次重试。它目前不可用:请放下这个调用,"
+    "继续做不需要它的事情,或报告缺少什么。",
+    "fatal": "`{tool}` 在本次运行中不可用,等待也不会改变。请不用它继续:换用其他工具,或根据已知内容回答,并说明哪些无法查到或完成。",
+}
+"""What to do about a failure, by its kind (`hygiene.errors`). Placeholders: tool, tools, count, retries, seconds."""
+
+LATE = "`{tool}` 的结果晚于它 {seconds} 秒的时限。其中内容可能已经过时;如果还需要它,请一次少要一些,或让它在后台运行。"
+"""Said behind a late result (`hygiene.deadlines`). Placeholders: tool, seconds."""
