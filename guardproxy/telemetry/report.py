@@ -148,6 +148,7 @@ class TurnReport:
         return bool(
             self.objected
             or self.verification
+            or self.failed_checks
             or self.hygiene
             or self.late
             or self.missing
