@@ -118,6 +118,8 @@ def fields_of(report: TurnReport) -> dict[str, object]:
         fields["retry"] = True
     if view.degraded:
         fields["degraded"] = True
+    if view.span > 1:  # what was done before it counts no more
+        fields["span"] = view.span
     if report.eventful:
         fields |= events_of(report)
     facts = report.facts or tuple(map(pack, report.steps))
