@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -29,6 +31,7 @@ _HELD = {"refuse": "not executed", "repair": "sent back", "pause": "held"}
 _MARKS = {"f": "error", "v": "empty", "p": "pending", "u": "no answer"}
 _COLUMNS = ("loop", "tool", "arguments", "result", "latency", "tokens", "action")
 _PREVIEW = 48
+_NARROW: Any = {"box": SIMPLE_HEAD, "pad_edge": False, "collapse_padding": True}  # 80 columns: the last one has words
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ def summary(records: Sequence[TurnRecord]) -> str:
 
 def loop_table(records: Sequence[TurnRecord], *, title: str = "") -> Group:
     """The table and its summary line, ready for `rich.print`."""
-    table = Table(title=Text(title) if title else None, title_justify="left", header_style="bold")
+    table = Table(title=Text(title) if title else None, title_justify="left", header_style="bold", **_NARROW)
     for name in _COLUMNS:
         table.add_column(name, justify="right" if name in ("loop", "latency", "tokens") else "left", overflow="fold")
     for row in rows_of(records):
