@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -73,7 +72,7 @@ def amounts(given: Mapping[str, float]) -> dict[str, int]:
         row = EXTENDABLE.get(setting)
         if row is None:
             raise BadAsk(f"there is no such limit; there are {', '.join(EXTENDABLE)}", param=setting)
-        whole = round(amount * row.scale) if math.isfinite(amount) and 0 < amount <= MOST else 0
+        whole = round(amount * row.scale) if 0 < amount <= MOST else 0  # no NaN is
         if whole < 1 or (row.scale == 1 and whole != amount):
             raise BadAsk(
                 f"must be a {'' if row.scale > 1 else 'whole '}number above 0, at most {MOST:,}", param=setting

@@ -97,6 +97,7 @@ NO_AMOUNTS = {
     "less than can be counted": ({"cost_usd": 1e-9}, "cost_usd", "must be a number above 0"),
     "endless": ({"cost_usd": float("inf")}, "cost_usd", "must be a number above 0"),
     "no number": ({"cost_usd": float("nan")}, "cost_usd", "must be a number above 0"),
+    "too many digits": ({"turns": 10**400}, "turns", "at most 1,000,000,000,000"),
     "too much": ({"turns": 10**13}, "turns", "at most 1,000,000,000,000"),
 }
 
