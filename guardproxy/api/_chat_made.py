@@ -40,10 +40,10 @@ def closing(ask: Ask, joint: Joint | None, text: str, *, reply_id: str, created:
     if ask.stream:
         joined = Joined(Joint(base, joint.role, joint.text, joint.calls))
         said = joined.text(text) + joined.made({}, "tool_calls" if joint.calls else "stop")
-        return said + _usage(ask, base, joint) + DONE
+        return said + usage_event(ask, base, joint) + DONE
     content = GAP.join([part for part in (joint.text, text) if part])
     message: Fields = {"role": "assistant", "content": content, "refusal": None}
-    return _completion(base, message, "stop", joint)
+    return completion(base, message, "stop", joint)
 
 
 def replay_message(ask: Ask, raw_message: bytes, *, reply_id: str, created: int) -> tuple[str, bytes]:
@@ -53,13 +53,13 @@ def replay_message(ask: Ask, raw_message: bytes, *, reply_id: str, created: int)
     reason = "tool_calls" if message.get("tool_calls") else "function_call" if message.get("function_call") else "stop"
     base = {"id": reply_id, "created": created, "model": ask.model}
     if not ask.stream:
-        return JSON, _completion(base, {**message, "role": "assistant"}, reason, Joint())
+        return JSON, completion(base, {**message, "role": "assistant"}, reason, Joint())
     joined = Joined(Joint(base))
     fields = {key: value for key, value in message.items() if key not in CALLS and key != "role" and value}
     calls = message.get("tool_calls") or ([message["function_call"]] if message.get("function_call") else [])
     said = joined.made(fields or {"content": None})
     said += joined.calls([call for call in calls if isinstance(call, dict)]) if isinstance(calls, list) else b""
-    return SSE, said + joined.made({}, reason) + _usage(ask, base, Joint()) + DONE
+    return SSE, said + joined.made({}, reason) + usage_event(ask, base, Joint()) + DONE
 
 
 def _result(call: object, text: str) -> Fields:
@@ -69,13 +69,15 @@ def _result(call: object, text: str) -> Fields:
     return {"role": "tool", "tool_call_id": known.get("id", ""), "content": text}
 
 
-def _completion(base: Fields, message: Fields, reason: str, joint: Joint) -> bytes:
+def completion(base: Fields, message: Fields, reason: str, joint: Joint) -> bytes:
+    """A completion in one piece; its usage is that of the attempts."""
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
     usage = joint.usage or NO_USAGE
     return dumps({**base, "object": "chat.completion", "choices": [choice], "usage": usage})
 
 
-def _usage(ask: Ask, base: Fields, joint: Joint) -> bytes:
+def usage_event(ask: Ask, base: Fields, joint: Joint) -> bytes:
+    """The event that tells the usage, for a client that asked for it."""
     if not ask.wants_usage:
         return b""
     return event({"object": "chat.completion.chunk", **base, "choices": [], "usage": joint.usage or NO_USAGE})

@@ -15,12 +15,13 @@ from types import MappingProxyType
 
 from guardproxy.api import _messages
 from guardproxy.api._chat_halt import OFF, RULE, Options
+from guardproxy.api._chat_held import calls_in_message, closing_message, keep_calls, read_message, with_arguments
 from guardproxy.api._chat_made import closing, feedback, keep_alive, replay_message, results
 from guardproxy.api._chat_watch import Watcher, watch
 from guardproxy.api._chat_write import write
 from guardproxy.api._declared import declare
 from guardproxy.api._error import error
-from guardproxy.api._gate import Gate, Joint
+from guardproxy.api._gate import GAP, Gate, Joint
 from guardproxy.api._json import read_object
 from guardproxy.api._prefix import Messages, Prefixes
 from guardproxy.api._progress import progress
@@ -32,6 +33,7 @@ from guardproxy.core.model import Ask, Declared, Message
 from guardproxy.errors import BadAsk
 
 __all__ = [
+    "GAP",
     "OFF",
     "PATHS",
     "RULE",
@@ -41,14 +43,18 @@ __all__ = [
     "Options",
     "Watcher",
     "ask_of",
+    "calls_in_message",
     "closing",
+    "closing_message",
     "comment",
     "conversation",
     "error",
     "feedback",
     "keep_alive",
+    "keep_calls",
     "message",
     "read",
+    "read_message",
     "replay_message",
     "reply",
     "results",
@@ -56,6 +62,7 @@ __all__ = [
     "too_long",
     "watch",
     "widen",
+    "with_arguments",
     "write",
 ]
 

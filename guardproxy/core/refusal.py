@@ -59,8 +59,16 @@ def observed(decision: Decision, objection: Objection) -> Decision:
     if decision.rung >= Rung.NUDGE or decision.would:
         return decision
     would = "refuse" if objection.action == "repair" else objection.action
-    told = {"rule": objection.rule, "count": objection.count, "reason": objection.reason}
-    return replace(decision, action="observe", rung=Rung.OBSERVE, mode="observe", would=would, **told)
+    return replace(
+        decision,
+        action="observe",
+        rung=Rung.OBSERVE,
+        mode="observe",
+        would=would,
+        rule=objection.rule,
+        count=objection.count,
+        reason=objection.reason,
+    )
 
 
 def _stored(objection: Objection, past: Sequence[Episode]) -> Episode | None:

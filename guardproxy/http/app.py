@@ -33,7 +33,7 @@ from guardproxy.http.server import Server
 from guardproxy.http.turn import Turn
 from guardproxy.http.upstream import Upstream
 from guardproxy.http.verifier import Verifier
-from guardproxy.http.webhook import Webhook
+from guardproxy.http.webhook import Event, Webhook
 
 if TYPE_CHECKING:
     from guardproxy.telemetry import Telemetry
@@ -107,6 +107,7 @@ class Proxy:
         self.inspects = bool(tools.deny or tools.approval or tools.human) or getattr(asked, "mode", "off") != "off"
         """Whether calls are looked at on turns without a loop, too."""
         self.checks_finals = bool(completion.in_use(policy.completion)) or verifier is not None
+        self.verifier_mode = policy.mode
         self.turns: set[Turn] = set()
         self.in_flight = 0
         self.arriving = 0  # requests whose body is still coming
@@ -261,6 +262,12 @@ class Proxy:
                 _log.error("a detector failed, its turns go on without it: %s", error)
         if turn.report is not None:
             self.telemetry.report(turn.final_report())
+
+    def tell(self, kind: str, session: str, about: str, data: Mapping[str, object]) -> None:
+        """Tell the webhook, if there is one. `about` and the kind name the event: it is told once."""
+        if self.webhook is not None:
+            now_ms = time.time_ns() // 1_000_000
+            self.webhook.tell(Event(f"{kind}:{about}", kind, now_ms, self.org, session, data))
 
     def spawn(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
         """Run `work` beside the caller. The one place that makes tasks: a task nobody holds may be collected."""

@@ -8,6 +8,7 @@ fails closed: nothing is released without a decision.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from aiohttp import web
 
 from guardproxy.core import advice
 from guardproxy.core.edit import PutBack
-from guardproxy.core.model import Call, Rung
+from guardproxy.core.model import Ask, Call, Rung
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import StoreError
 from guardproxy.http import sealed
@@ -37,9 +38,6 @@ LOOK_S = 0.25
 HUMAN = "tools.human"
 """The rule of questions to a person; all others ask for an approval."""
 
-SHOWN = 400
-"""Characters of arguments that a notice quotes."""
-
 DECIDED = frozenset({"approved", "denied", "answered", "expired"})
 
 
@@ -54,14 +52,18 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
     try:
         approval = await _open(turn, asked, call, held)
     except StoreError:
-        refusals = [*others, replace(_refusal(turn, asked), reason="the store is away: nobody can be asked")]
+        text = advice.declined(turn.language, call.name, "", expired=True)
+        refusals = [
+            *others,
+            replace(asked, action="refuse", text=text, reason="the store is away: nobody can be asked"),
+        ]
         return await _go_on(run, look, refusals)
     turn.decision = replace(
         turn.decision, action="pause", rung=Rung.FIRM, rule=asked.rule, reason=asked.reason, mode="enforce", would=""
     )
     turn.outcome.approval = (approval.id, "pending")
     turn.outcome.waits_for = approval.id
-    turn.proxy.told_people("approval.asked", approval)
+    turn.proxy.tell("approval.asked", approval.session, approval.id, {"approval": approval.id, "tool": approval.tool})
     if turn.proxy.policy.approvals.way == "hold" and asked.rule != HUMAN:
         state = await _wait(run, approval.id)
         if state in DECIDED:
@@ -82,7 +84,6 @@ async def _open(turn: Turn, asked: Objection, call: Call, message: bytes) -> App
         session=turn.seen.session,
         thread=turn.seen.thread,
         tool=call.name,
-        state="pending",
         asked_ms=now,
         expires_ms=now + round(terms.expire_seconds * 1000),
         sealed=proxy.sealer.seal_held(name, held),
@@ -117,7 +118,7 @@ async def _decided(
     if approval and held and approval.state == "approved" and await claimed(turn, name):
         if held.arguments == look.watcher.seen().calls[asked.position].arguments:
             return await run.deliver(look, others)
-        return await run.deliver_message(look, with_arguments(turn, held))
+        return await run.deliver_message(look, held.message)
     text = _told(turn, asked, approval, held)
     return await _go_on(run, look, [*others, replace(asked, action="refuse", text=text)])
 
@@ -166,10 +167,9 @@ async def _release(turn: Turn, name: str, held: Held) -> web.StreamResponse | No
     """The call that was allowed, as the model's answer: once, whoever asks."""
     if not await claimed(turn, name):
         return None
-    message = with_arguments(turn, held)
     created = turn.started_ns // 10**9
-    kind, body = turn.surface.replay_message(turn.ask, message, reply_id=turn.reply_id, created=created)
-    turn.outcome.released(turn.surface.read_message(message))
+    kind, body = turn.surface.replay_message(turn.ask, held.message, reply_id=turn.reply_id, created=created)
+    turn.outcome.released(turn.surface.read_message(held.message))
     turn.settle()
     return whole(200, [("Content-Type", kind), *turn.guard_headers()], body)
 
@@ -185,8 +185,18 @@ async def found(turn: Turn, name: str) -> tuple[Approval | None, Held | None]:
     held = turn.proxy.sealer.open_held(name, approval.sealed)
     edited = turn.proxy.sealer.open_held(name, approval.edited, sealed.EDITED) if approval.edited else None
     if held is not None and edited is not None:
-        held = replace(held, arguments=edited.arguments or held.arguments, answer=edited.answer)
+        message = _edited(turn, held, edited.arguments) if edited.arguments else held.message
+        held = replace(held, message=message, arguments=edited.arguments or held.arguments, answer=edited.answer)
     return approval, held
+
+
+def _edited(turn: Turn, held: Held, arguments: str) -> bytes:
+    """The message with the call as a person has changed it."""
+    calls = turn.surface.read_message(held.message).calls
+    asked = (held.tool, held.arguments)
+    place = next((at for at, call in enumerate(calls) if (call.name, call.arguments) == asked), 0)
+    message: bytes = turn.surface.with_arguments(held.message, place, arguments)
+    return message
 
 
 async def claimed(turn: Turn, name: str) -> bool:
@@ -195,12 +205,6 @@ async def claimed(turn: Turn, name: str) -> bool:
         return bool(await turn.proxy.books.approvals.claim(turn.opening.org, name, turn.opening.token))
     except StoreError:
         return False
-
-
-def with_arguments(turn: Turn, held: Held) -> bytes:
-    """The held message, the call as it was allowed."""
-    message: bytes = turn.surface.with_arguments(held.message, held.tool, held.arguments)
-    return message
 
 
 def _told(turn: Turn, asked: Objection, approval: Approval | None, held: Held | None) -> str:
@@ -214,7 +218,7 @@ def _told(turn: Turn, asked: Objection, approval: Approval | None, held: Held | 
 
 def _refusal(turn: Turn, one: Objection) -> Objection:
     """One more call that needs a person, in an answer that has one already."""
-    return replace(one, action="refuse", text=advice.one_at_a_time(turn.language))
+    return replace(one, action="refuse", text=advice.one_at_a_time(turn.language, ""))
 
 
 def _without(calls: Sequence[Call], refused: Sequence[Objection]) -> frozenset[int]:
@@ -223,18 +227,25 @@ def _without(calls: Sequence[Call], refused: Sequence[Objection]) -> frozenset[i
 
 def _notice(turn: Turn, asked: Objection, call: Call, name: str) -> str:
     if asked.rule == HUMAN:
-        return advice.question_notice(turn.language, name, _question(call))
-    return advice.approval_notice(turn.language, name, call.name, call.arguments[:SHOWN], asked.reason)
+        how = f"guardproxy approvals answer {name} TEXT"
+        return advice.question_notice(turn.language, call.name, _question(call), how)
+    how = f"guardproxy approvals approve {name}"
+    return advice.approval_notice(turn.language, name, call.name, call.arguments, how)
 
 
 def _question(call: Call) -> str:
-    """What a person is asked: the call's longest text."""
-    return advice.question(call)
+    """What a person is asked: the longest text of the call."""
+    try:
+        value = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return call.arguments
+    texts = [text for text in value.values() if isinstance(text, str)] if isinstance(value, dict) else []
+    return max(texts, key=len, default=call.arguments)
 
 
 def _place(turn: Turn, name: str) -> int:
     """Where our notice stands in the client's history; at its end where it was not appended."""
-    ask = turn.ask
+    ask: Ask = turn.ask
     for at in range(len(ask.tail) - 1, -1, -1):
         if ask.tail[at].role == "assistant" and name in ask.tail[at].text:
             return ask.tail_start + at

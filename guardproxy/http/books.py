@@ -10,17 +10,21 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from guardproxy.core.memory import LocalMemory
 from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import StoreError
 from guardproxy.http.scoped_exemptions import ScopedExemptions
-from guardproxy.store.approvals import Approvals
-from guardproxy.store.checkpoints import Checkpoints
+
 from guardproxy.store.labels import Labels
-from guardproxy.store.runs import Runs
+
+
+if TYPE_CHECKING:
+    from guardproxy.store.approvals import Approvals
+    from guardproxy.store.checkpoints import Checkpoints
+    from guardproxy.store.runs import Runs
 
 OWED = 10_000
 """Turns remembered for the store while it is away; the oldest fall out first."""

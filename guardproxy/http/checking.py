@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from guardproxy.core import advice, completion, session
 from guardproxy.core.completion import Candidate, Failure
 from guardproxy.core.model import Call, Rung
 from guardproxy.core.tool_rules import first
+from guardproxy.http.verifier import RULE as VERIFIER, Question
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -18,8 +20,7 @@ if TYPE_CHECKING:
     from guardproxy.http.look import Look
     from guardproxy.http.turn import Turn
 
-VERIFIER = "verifier"
-"""The name of the user's own check among the others."""
+_log = logging.getLogger(__name__)
 
 
 def ends(turn: Turn, calls: Sequence[Call]) -> bool:
@@ -34,27 +35,27 @@ async def report(run: Guarded, look: Look) -> None:
         _note(run.turn, await _failures(run.turn, seen.text, seen.calls))
 
 
-async def check(run: Guarded, look: Look) -> web.StreamResponse | bool | None:
-    """False: hand the answer on. None: it was sent back, ask again. A response: the run ends here."""
+async def check(run: Guarded, look: Look) -> tuple[bool, web.StreamResponse | None]:
+    """Whether the answer is not handed on; then the response with which the run ends, or None: it was sent back."""
     turn, seen = run.turn, look.watcher.seen()
     if not turn.checks or not (seen.text.strip() or seen.calls):
-        return False
+        return False, None
     found = await _failures(turn, seen.text, seen.calls)
     _note(turn, found)
     failures = [one for one in found if one.mode == "enforce"]
     terms = turn.proxy.policy.final
     if not failures or not terms.hold:
-        return False
+        return False, None
     run.retries += 1
     if run.retries <= terms.retries:
         told = completion.feedback(failures, turn.language)
         raws = look.watcher.raw_calls()
         after = turn.surface.results(raws, [told] * len(raws)) if raws else (turn.surface.feedback(told),)
         if await run.again(look, after, "verify"):
-            return None
-        return await run.close(_unverified(turn, failures))
+            return True, None
+        return True, await run.close(_unverified(turn, failures))
     if terms.on_failure == "deliver":
-        return False
+        return False, None
     turn.decision = replace(
         turn.decision,
         action=terms.on_failure,
@@ -66,7 +67,7 @@ async def check(run: Guarded, look: Look) -> web.StreamResponse | bool | None:
         would="",
     )
     run.leave(look)
-    return await run.close(_unverified(turn, failures))
+    return True, await run.close(_unverified(turn, failures))
 
 
 async def _failures(turn: Turn, text: str, calls: Sequence[Call]) -> tuple[Failure, ...]:
@@ -79,12 +80,17 @@ async def _failures(turn: Turn, text: str, calls: Sequence[Call]) -> tuple[Failu
         remembered=session.trail(view, whole=True).steps,
         waits_for=(view.approval,) if view.approval_state == "pending" else (),
     )
-    raised = turn.check_raised
-    found = completion.verify(candidate, proxy.policy.completion, turn.language, raised=raised)
+    raised: list[str] = []
+    found = completion.verify(candidate, proxy.policy.completion, turn.language, raised=raised.append)
+    if raised:
+        turn.decision = replace(turn.decision, errors=(*turn.decision.errors, *[f"{rule}: raised" for rule in raised]))
     if proxy.verifier is None:
         return found
-    told = await proxy.verifier.verify(turn, candidate)
-    return found if told is None else (*found, told)
+    asked = Question(view.session, view.turn, turn.ask.model, text, calls, turn.language)
+    verdict = await proxy.verifier.ask(asked)
+    if verdict.wrong:
+        _log.warning("no verdict on a final answer: %s", verdict.wrong)
+    return found if verdict.passed else (*found, Failure(VERIFIER, verdict.feedback, proxy.verifier_mode))
 
 
 def _note(turn: Turn, found: Sequence[Failure]) -> None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from guardproxy.api.chat import Gate
+from guardproxy.api.chat import GAP, Gate
 from guardproxy.core.edit import DropCalls, Edit, ForbidTools, PutBack
+from guardproxy.core.model import Call
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import UpstreamError
 from guardproxy.http import approving, checking, deciding, relay
@@ -165,7 +166,8 @@ class Guarded:
             await checking.report(self, look)
             return await self._finish(b"")
         seen = look.watcher.seen()
-        found = turn.inspection.judge(seen.calls, repairs=self._repairs, refusals=self._reasks) if turn.inspection else ()
+        judge = turn.inspection.judge if turn.inspection is not None else _no_objection
+        found = judge(seen.calls, repairs=self._repairs, refusals=self._reasks)
         deciding.note(turn, found, seen.calls)
         acted = [one for one in found if one.mode == "enforce"]
         out = {one.position for one in acted if one.action != "pause"}
@@ -175,9 +177,9 @@ class Guarded:
         if any(one.action == "pause" for one in acted):
             return await approving.ask(self, look, acted)
         if not seen.calls or checking.ends(turn, seen.calls):
-            again = await checking.check(self, look)
-            if again is not False:
-                return again
+            done, response = await checking.check(self, look)
+            if done:
+                return response
         return await self.deliver(look, [one for one in acted if one.action != "pause"])
 
     async def refuse(self, look: Look, objections: Sequence[Objection]) -> web.StreamResponse | None:
@@ -258,7 +260,7 @@ class Guarded:
             calls = [(at, raw[at]) for at in sorted(texts)]
             after = turn.surface.results([raw[at] for at in sorted(texts)], [texts[at] for at in sorted(texts)])
         said = self._joint.text if self._joint is not None else ""
-        turn.outcome.text = f"{said}{turn.outcome.text}"
+        turn.outcome.text = GAP.join(part for part in (said, turn.outcome.text) if part)
         if self.rounds or calls:
             kept = PutBack(turn.ask.count, tuple(self.rounds), tuple(calls), tuple(after), said)
             turn.kept.append(kept)
@@ -278,13 +280,13 @@ class Guarded:
         joint = self._joint
         said = joint.text if joint is not None else ""
         if own:
-            turn.outcome.own(f"{said}{text}")
+            turn.outcome.own(GAP.join(part for part in (said, text) if part))
         if self.rounds:
             turn.kept.append(PutBack(turn.ask.count, before=tuple(self.rounds), said=said))
         created = turn.started_ns // 10**9
-        kind, body = turn.surface.closing(turn.ask, joint, text, reply_id=turn.reply_id, created=created)
+        body = turn.surface.closing(turn.ask, joint, text, reply_id=turn.reply_id, created=created)
         if turn.response is None:
-            self._headers = [("Content-Type", kind), *turn.guard_headers()]
+            self._headers = [("Content-Type", turn.content_type), *turn.guard_headers()]
         return await self._finish(body)
 
     async def _finish(self, rest: bytes) -> web.StreamResponse:
@@ -310,3 +312,7 @@ class Guarded:
 
 def _nothing(_tool: str) -> bool:
     return False
+
+
+def _no_objection(_calls: Sequence[Call], *, repairs: int, refusals: int) -> tuple[Objection, ...]:
+    return ()

@@ -164,7 +164,7 @@ class Outcome:
         return pricing.together([*(one.usage or _estimated(one, need) for one in self.earlier), used])
 
     def usage_or_estimate(self, need: Need) -> Usage:
-        """What the last attempt used: the provider's figures, else the estimated input and what was produced, marked as such.
+        """What the last attempt used: the provider's figures, else estimated input and what was produced, marked so.
 
         A call that failed before it produced anything is not charged. What is made where nobody sees it (a whole
         answer whose client left, one in an encoding that is not read) is charged as it was held.

@@ -1,4 +1,4 @@
-"""What a policy asks for beside the decision: results tidied before the model sees them, calls looked at before the agent does."""
+"""What a policy asks for beside the decision: tool results tidied for the model, calls looked at before the agent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from guardproxy.core import episode, hygiene, proposals, session
 from guardproxy.core.edit import AppendText, Edit
-from guardproxy.core.model import Rung
+from guardproxy.core.model import Decision, Rung
 from guardproxy.core.proposals import Inspection
 from guardproxy.core.scoped_exemption import ScopedExemption
 
@@ -37,8 +37,8 @@ def clean(turn: Turn) -> tuple[Edit, ...]:
     if found.fatal is not None and decision.rung < Rung.FINALIZE:
         action = found.fatal.action
         rung = Rung.CUT if action == "pause" else Rung.FINALIZE
-        told = {"rule": "hygiene.errors", "reason": found.fatal.reason}
-        turn.decision = replace(decision, action=action, rung=rung, mode="enforce", would="", count=1, **told)
+        reason = found.fatal.reason
+        turn.decision = Decision(action, rung, "hygiene.errors", 1, reason, findings=decision.findings)
     return found.edits
 
 

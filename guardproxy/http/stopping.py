@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from guardproxy.core.model import Rung
+from guardproxy.core.model import Decision, Rung
 from guardproxy.http import deciding
 from guardproxy.http.whole import whole
 
@@ -21,19 +20,19 @@ RULE = "operator"
 
 async def end(turn: Turn) -> web.StreamResponse:
     """The end of the answer in our words, behind what the client has of it already."""
-    told = {"rule": RULE, "reason": turn.stopped, "count": 0}
-    turn.decision = replace(turn.decision, action="cut", rung=Rung.CUT, mode="enforce", would="", **told)
+    before = turn.decision
+    turn.decision = Decision("cut", Rung.CUT, RULE, 0, turn.stopped, findings=before.findings, spared=before.spared)
     look, done = turn.look, turn.outcome
     joint = None
     if look is not None:
         done.pass_over(look.watcher.seen(), done.reason)
         joint = look.watcher.joint() if turn.response is not None else None
     text = deciding.summary(turn)
-    kind, body = turn.surface.closing(turn.ask, joint, text, reply_id=turn.reply_id, created=time.time_ns() // 10**9)
+    body = turn.surface.closing(turn.ask, joint, text, reply_id=turn.reply_id, created=time.time_ns() // 10**9)
     done.own(text)
     turn.settle()
     if turn.response is None:
-        return whole(200, [("Content-Type", kind), *turn.guard_headers()], body)
+        return whole(200, [("Content-Type", turn.content_type), *turn.guard_headers()], body)
     try:
         await turn.response.write(turn.surface.comment("cut", RULE))
         await turn.response.write(body)

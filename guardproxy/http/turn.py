@@ -13,7 +13,7 @@ from aiohttp import web
 
 from guardproxy.core import budget, interventions, policy as policies, pricing, session
 from guardproxy.core.edit import AppendText, Edit, PutBack, Reject, Reply, SpliceUsage
-from guardproxy.core.model import Ask, Decision, Message, Rung, Usage
+from guardproxy.core.model import Ask, Decision, Line, Message, Rung, Usage
 from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.view import Opening, View
 from guardproxy.errors import BadAsk, GuardError, StoreError
@@ -210,6 +210,11 @@ class Turn:
     def reply_id(self) -> str:
         """The id of an answer of ours."""
         return f"chatcmpl-guardproxy-{self.opening.token}"
+
+    @property
+    def content_type(self) -> str:
+        """The media type of an answer of ours."""
+        return "text/event-stream" if self.ask.stream else "application/json"
 
     @property
     def late_action(self) -> bool:

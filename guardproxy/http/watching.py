@@ -1,9 +1,8 @@
-"""Looks, while turns are under way, whether a person has cut one of their runs: on any worker it ends within a second."""
+"""Looks, while turns are under way, whether a person has cut one of their runs: it ends within a second anywhere."""
 
 from __future__ import annotations
 
 import asyncio
-
 from typing import TYPE_CHECKING
 
 from guardproxy.errors import StoreError
@@ -32,5 +31,3 @@ async def watch(proxy: Proxy) -> None:
             for turn in list(proxy.turns):
                 if turn.view is not None and turn.view.session == session:
                     turn.stop(why)
-
-

@@ -15,7 +15,7 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from guardproxy.config import TelemetrySection
+from guardproxy._settings import TelemetrySection
 from guardproxy.telemetry import log, semconv
 from guardproxy.telemetry._ids import read_traceparent, run_ids
 from guardproxy.telemetry._rounds import Recent, Round

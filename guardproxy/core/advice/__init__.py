@@ -173,6 +173,25 @@ def question_notice(language: str, tool: str, question: str, how: str) -> str:
     return _lines(asked, words.HOW.format(how=_quoted(how)) if how else "", words.QUESTION_THEN)
 
 
+def one_at_a_time(language: str, tool: str) -> str:
+    """What a model gets for a second call that needs a person, in an answer that has one already."""
+    words = LANGUAGES[language]
+    return _note(words, _named(words.NOT_MADE, tool), words.ONE_AT_A_TIME)
+
+
+def handed_over(language: str, decision: Decision, progress: Progress, how: str) -> str:
+    """The answer of a run that is handed to a person in place of its end: what was achieved, and the way on."""
+    words = LANGUAGES[language]
+    told = summary(language, decision, progress).split("\n")
+    return _lines(words.HANDED_OVER, *told[1:-1], words.HOW.format(how=_quoted(how)) if how else "")
+
+
+def unverified(language: str, wrong: Sequence[str]) -> str:
+    """The answer of a run whose result did not pass its checks."""
+    words = LANGUAGES[language]
+    return _lines(words.UNVERIFIED, *[words.UNVERIFIED_LINE.format(wrong=_quoted(one)) for one in wrong])
+
+
 def short(text: str, most: int = QUOTE) -> str:
     """A quote on one line: enough to recognise what is quoted, too little to be read as content."""
     plain = " ".join(text[: most * 4].split())

@@ -202,3 +202,11 @@ LATE = (
     "needed again, ask for less at once or let it run in the background."
 )
 """Said behind a late result (`hygiene.deadlines`). Placeholders: tool, seconds."""
+
+ONE_AT_A_TIME = (
+    "A person was asked about another call of the same message; one such call at a time. Propose it again once that one is "
+    "decided, if it is still needed."
+)
+HANDED_OVER = "This run is paused by the proxy that watches it, in place of its end; a person can let it go on."
+UNVERIFIED = "The result of this run did not pass its checks, and the run was not asked again."
+UNVERIFIED_LINE = "Not passed: {wrong}"

@@ -168,3 +168,10 @@ ERRORS: Mapping[str, str] = {
 
 LATE = "`{tool}` 的结果晚于它 {seconds} 秒的时限。其中内容可能已经过时;如果还需要它,请一次少要一些,或让它在后台运行。"
 """Said behind a late result (`hygiene.deadlines`). Placeholders: tool, seconds."""
+
+ONE_AT_A_TIME = (
+    "同一条消息中的另一个调用已经在等待人工决定;这类调用一次只能提出一个。待其有结果后,如仍需要,请再次提出。"
+)
+HANDED_OVER = "监督本次运行的代理已将其暂停(而不是结束);可由人工决定是否继续。"
+UNVERIFIED = "本次运行的结果没有通过检查,并且不再要求模型重试。"
+UNVERIFIED_LINE = "未通过:{wrong}"

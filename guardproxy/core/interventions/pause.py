@@ -19,7 +19,10 @@ def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...
     """The notice, or the error once it was given often enough."""
     view = context.view
     if view.paused:
-        text = advice.paused_notice(context.language, view.paused, decision.reason, view.session, view.approval)
+        how = f"approvals approve {view.approval}" if view.paused == "approval" else f"sessions resume {view.session}"
+        text = advice.paused_notice(context.language, view.paused, decision.reason, f"guardproxy {how}")
     else:
-        text = advice.handed_over(context.language, decision, progress(ask, decision), view.session)
+        how = "extend" if decision.rule.startswith("budget.") else "resume"
+        told = progress(ask, decision)
+        text = advice.handed_over(context.language, decision, told, f"guardproxy sessions {how} {view.session}")
     return (Reject(STATUS, "session_paused", text),) if decision.over else (Reply(text),)

@@ -11,14 +11,20 @@ from types import ModuleType
 
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.model import Ask, Call, Decision, Episode, Trail
-from guardproxy.core.proposals import approval, arguments, deny, repeat
+from guardproxy.core.proposals import approval, arguments, deny, human, repeat
 from guardproxy.core.proposals._case import ENFORCE, MODES, OBSERVE, OFF, Case, Check, Objection, Tries
 from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.tool_rules import ToolRules
 
 __all__ = ["CHECKS", "ENFORCE", "MODES", "OBSERVE", "OFF", "Inspection", "Objection", "default_settings", "prepare"]
 
-CHECKS: Mapping[str, ModuleType] = {"deny": deny, "repeat": repeat, "arguments": arguments, "approval": approval}
+CHECKS: Mapping[str, ModuleType] = {
+    "deny": deny,
+    "repeat": repeat,
+    "arguments": arguments,
+    "approval": approval,
+    "human": human,
+}
 """Name to module, in the order of judgement: the first that objects to a call decides.
 
 What is forbidden needs no repair, and nobody is asked to approve what is forbidden, useless or written wrongly.
