@@ -99,7 +99,7 @@ async def _wait(run: Guarded, name: str) -> str:
     state = "pending"
     while state not in DECIDED and time.monotonic() < until:
         await asyncio.sleep(LOOK_S)
-        await run.alive()
+        await run.outlet.alive()
         try:
             found = await turn.proxy.books.approvals.get(turn.opening.org, name)
         except StoreError:

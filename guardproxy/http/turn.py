@@ -101,7 +101,7 @@ class Turn:
         self.decision = policies.decide(self.view, proxy.policy, lost=lost, exempt=exempt)
         if self.decision.exempted:
             proxy.books.exemptions.hit(self.opening.org, self.decision.exempted)
-        cleaned = preparing.clean(self) if proxy.cleans and self.seen.admitted else ()
+        cleaned = preparing.clean(self) if proxy.wants.cleans and self.seen.admitted else ()
         self.edits = self._edits(cleaned)
         if self.decision.rung < Rung.FINALIZE and self.view.admitted:
             self.inspection = preparing.inspection(self, exempt)
@@ -204,7 +204,7 @@ class Turn:
     @property
     def checks(self) -> bool:
         """Whether final answers are checked."""
-        return self.proxy.checks_finals and self.decision.rung < Rung.FINALIZE
+        return self.proxy.wants.finals and self.decision.rung < Rung.FINALIZE
 
     @property
     def reply_id(self) -> str:
