@@ -132,9 +132,9 @@ def read(arguments: str) -> object:
 
 
 def _argued(arguments: object, name: str, pattern: str) -> bool:
-    """Whether the argument's text matches. Arguments that are no object are one text, which stands for each of them."""
+    """Whether the argument's text matches. Arguments that cannot be read may hold it anywhere: agents mend some."""
     if not isinstance(arguments, dict):
-        return _alike(arguments, pattern)
+        return _alike(arguments, f"*{pattern}*")
     return any(_alike(item, pattern) for item in _found(arguments, name))
 
 

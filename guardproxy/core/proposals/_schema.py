@@ -73,16 +73,23 @@ def plain(name: str) -> str:
 
 
 def _compiled(schema: Schema) -> tuple[Draft202012Validator | None, Schema]:
+    """The validator of a schema and what it was made from; remembered, also that there is none."""
     try:
         text = json.dumps(schema, sort_keys=True)
-        known = _validators[hash(text)]
-        if known is None:
-            root = _lenient(schema, schema) if len(text) <= LARGEST else {}
-            made = Draft202012Validator(root, validate_formats=False, offline=True) if root else None
-            known = _validators.keep(hash(text), (made, root))
     except (TypeError, ValueError, RecursionError):
         return None, {}
-    return known
+    known = _validators[hash(text)]
+    return known if known is not None else _validators.keep(hash(text), _made(schema, len(text)))
+
+
+def _made(schema: Schema, size: int) -> tuple[Draft202012Validator | None, Schema]:
+    if size > LARGEST:
+        return None, {}
+    try:
+        root = _lenient(schema, schema)
+        return (Draft202012Validator(root, validate_formats=False, offline=True) if root else None), root
+    except (LookupError, TypeError, ValueError, RecursionError):
+        return None, {}
 
 
 def _lenient(node: Any, root: Schema) -> dict[str, Any]:
