@@ -30,8 +30,9 @@ from guardproxy.core.memo import Memo
 
 Schema = Mapping[str, Any]
 
-KEPT, LARGEST, LOOKED_AT, QUOTED = 128, 200_000, 32, 60
-"""Validators in each half of the memo; characters of a schema; errors looked at; characters of a value quoted."""
+KEPT, LARGEST, LOOKED_AT, ITEMS, QUOTED = 128, 200_000, 32, 32, 60
+"""Validators in each half of the memo; characters of a schema; errors looked at; items of a list that are looked at
+for errors (each costs 20 us); characters of a value quoted."""
 
 _MAPS, _LISTS = ("properties", "$defs", "definitions"), ("anyOf", "oneOf", "allOf")
 _EMPTY: tuple[object, ...] = (None, "", [], {})
@@ -48,7 +49,8 @@ def problems(schema: Schema, arguments: Mapping[str, object]) -> list[Problem]:
     try:
         if validator.is_valid(arguments):
             return []
-        errors = [error for error in islice(validator.iter_errors(arguments), LOOKED_AT) if _sure(error, root)]
+        found = validator.iter_errors(_begun(arguments))
+        errors = [error for error in islice(found, LOOKED_AT) if _sure(error, root)]
         told = {problem for error in errors for problem in _told(error, root)}
     except (LookupError, TypeError, ValueError, RecursionError):  # a value or a schema beyond what can be judged
         return []
@@ -71,16 +73,23 @@ def plain(name: str) -> str:
 
 
 def _compiled(schema: Schema) -> tuple[Draft202012Validator | None, Schema]:
+    """The validator of a schema and what it was made from; remembered, also that there is none."""
     try:
         text = json.dumps(schema, sort_keys=True)
-        known = _validators[hash(text)]
-        if known is None:
-            root = _lenient(schema, schema) if len(text) <= LARGEST else {}
-            made = Draft202012Validator(root, validate_formats=False, offline=True) if root else None
-            known = _validators.keep(hash(text), (made, root))
     except (TypeError, ValueError, RecursionError):
         return None, {}
-    return known
+    known = _validators[hash(text)]
+    return known if known is not None else _validators.keep(hash(text), _made(schema, len(text)))
+
+
+def _made(schema: Schema, size: int) -> tuple[Draft202012Validator | None, Schema]:
+    if size > LARGEST:
+        return None, {}
+    try:
+        root = _lenient(schema, schema)
+        return (Draft202012Validator(root, validate_formats=False, offline=True) if root else None), root
+    except (LookupError, TypeError, ValueError, RecursionError):
+        return None, {}
 
 
 def _lenient(node: Any, root: Schema) -> dict[str, Any]:
@@ -146,6 +155,13 @@ def _resolved(ref: str, root: Schema) -> Any:
         key = part.replace("~1", "/").replace("~0", "~")
         found = found[int(key)] if isinstance(found, list) else found[key]
     return found
+
+
+def _begun(value: object) -> object:
+    """A value with only the first items of its lists."""
+    if isinstance(value, dict):
+        return {key: _begun(item) for key, item in value.items()}
+    return [_begun(item) for item in value[:ITEMS]] if isinstance(value, list) else value
 
 
 def _place(error: ValidationError, root: Schema) -> tuple[Schema, Schema | None, str]:
