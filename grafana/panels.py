@@ -127,6 +127,62 @@ RUNS: dict[str, tuple[Chart, ...]] = {
             "What observe mode would have done, beside what enforce mode did.",
         ),
     ),
+    "Calls kept back, answers checked": (
+        Chart(
+            "Asked again",
+            "bars",
+            ((per_interval("guardproxy_reasks_total", "guardproxy_attempt_reason"), "{{guardproxy_attempt_reason}}"),),
+            "Attempts after the first of a turn: calls refused or mended, answers that failed a check.",
+        ),
+        Chart(
+            "Final answers checked",
+            "bars",
+            (
+                (
+                    per_interval("guardproxy_verifications_total", "guardproxy_verification"),
+                    "{{guardproxy_verification}}",
+                ),
+                (per_interval("guardproxy_verification_failures_total", "guardproxy_check"), "by {{guardproxy_check}}"),
+            ),
+            "Answers by their verification, and which checks failed.",
+        ),
+        Chart(
+            "Approvals",
+            "bars",
+            (
+                (
+                    per_interval("guardproxy_approvals_total", "guardproxy_approval_state"),
+                    "{{guardproxy_approval_state}}",
+                ),
+            ),
+            "Asked for (pending), and decided.",
+        ),
+        Chart(
+            "Results tidied",
+            "bars",
+            (
+                (
+                    per_interval(
+                        "guardproxy_hygiene_total", "guardproxy_hygiene, guardproxy_mode", 'guardproxy_mode!="off"'
+                    ),
+                    "{{guardproxy_hygiene}} {{guardproxy_mode}}",
+                ),
+            ),
+            "Tool results that were cut, explained or classified on their way to the model.",
+        ),
+        Chart(
+            "Late tools",
+            "top",
+            ((top("guardproxy_tool_late_total", "gen_ai_tool_name"), "{{gen_ai_tool_name}}"),),
+            "Calls without a result before the deadline of their tool.",
+        ),
+        Chart(
+            "Lost answers",
+            "bars",
+            ((per_interval("guardproxy_answers_missing_total", "gen_ai_agent_name"), "{{gen_ai_agent_name}}"),),
+            "Turns whose client did not append the model's last answer: a bug of that agent.",
+        ),
+    ),
     "How long and how dear runs are": (
         Chart(
             "Turns per run",

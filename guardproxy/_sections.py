@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_
 from guardproxy import _document
 from guardproxy._kinds import LARGEST_SETTING, LARGEST_STRETCH, LARGEST_THRESHOLD, LONGEST_PAUSE_MS, no_flag
 from guardproxy.core.model import Triple
+from guardproxy.core.tool_rules import ToolRule
 
 T = TypeVar("T")
 
@@ -49,12 +50,21 @@ def _triple(value: object) -> object:
     return Triple(*numbers)
 
 
+def _rules(value: object) -> object:
+    """A rule that is no more than a tool's name may be written as that name."""
+    if not isinstance(value, list | tuple):
+        return value
+    return [{"tool": one} if isinstance(one, str) else one for one in value]
+
+
 MOST = {"_ms": LONGEST_PAUSE_MS, "_within": LARGEST_STRETCH}
 """Upper bounds of settings by the end of their names."""
 
 
 def _pydantic_type(hint: Any, name: str) -> Any:
     """The hint of the field `name` with our own reading of triples and numbers."""
+    if hint == tuple[ToolRule, ...]:
+        return Annotated[hint, BeforeValidator(_rules)]
     if hint is Triple:
         return Annotated[Triple, BeforeValidator(_triple)]
     if hint in (int, float):
@@ -66,22 +76,50 @@ def _pydantic_type(hint: Any, name: str) -> Any:
     return hint
 
 
-def section(base: type[BaseModel], name: str, settings: type[Any], **switches: Any) -> type[BaseModel]:
-    """A section with the fields of the dataclass `settings`, their defaults included; `switches` are added."""
-    hints = typing.get_type_hints(settings)
+def section(base: type[BaseModel], name: str, *settings: type[Any], **switches: Any) -> type[BaseModel]:
+    """A section with the fields of the dataclasses `settings`, their defaults included; `switches` are added."""
     members: dict[str, Any] = dict(switches)
+    for made in settings:
+        members |= _members(made)
+
+    def check(model: BaseModel) -> BaseModel:
+        for made in settings:
+            value(model, made)  # the dataclass may refuse more, in its own words
+        return model
+
+    validators: dict[str, Any] = {"check": model_validator(mode="after")(check)}
+    told = "\n\n".join(made.__doc__ or "" for made in settings)
+    return create_model(name, __base__=base, __doc__=told, __validators__=validators, **members)
+
+
+def _members(settings: type[Any]) -> dict[str, Any]:
+    hints = typing.get_type_hints(settings)
+    members: dict[str, Any] = {}
     for one in fields(settings):
         default: Any = one.default
         if one.default_factory is not MISSING:
             default = Field(default_factory=one.default_factory)
         members[one.name] = (_pydantic_type(hints[one.name], one.name), ... if default is MISSING else default)
+    return members
 
-    def check(model: BaseModel) -> BaseModel:
-        value(model, settings)  # the dataclass may refuse more, in its own words
-        return model
 
-    validators: dict[str, Any] = {"check": model_validator(mode="after")(check)}
-    return create_model(name, __base__=base, __doc__=settings.__doc__, __validators__=validators, **members)
+def parts(base: type[BaseModel], name: str, modules: Mapping[str, ModuleType]) -> type[BaseModel]:
+    """A section with one section a module, made of its Settings."""
+    members: dict[str, Any] = {}
+    for part, module in modules.items():
+        made = section(base, part, module.Settings)
+        members[part] = (made, Field(default_factory=made))
+    return create_model(name, __base__=base, __doc__=f"One section each: {', '.join(modules)}.", **members)
+
+
+def values(model: Any, modules: Mapping[str, ModuleType], *, observe: bool) -> dict[str, object]:
+    """The Settings of the parts of a section. `observe`: none of them does anything, whatever its own mode."""
+    found: dict[str, object] = {}
+    for part, module in modules.items():
+        settings = value(getattr(model, part), module.Settings)
+        enforced = observe and getattr(settings, "mode", "") == "enforce"
+        found[part] = replace(settings, mode="observe") if enforced else settings
+    return found
 
 
 def detectors(base: type[BaseModel], rules: Mapping[str, ModuleType]) -> type[BaseModel]:

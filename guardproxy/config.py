@@ -7,118 +7,57 @@ a document are reported at once. A running turn keeps the tree it began with: re
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from guardproxy import _document, _kinds as kinds, _sections
-from guardproxy._kinds import Amount, Count, HttpUrl, Number, Port, Seconds, Text
+from guardproxy._settings import (
+    Admin,
+    Limits,
+    Listen,
+    Overload,
+    Prices,
+    Section,
+    StoreSection,
+    TelemetrySection,
+    Upstream,
+)
 from guardproxy.api.chat import Options
-from guardproxy.core import detectors, presets
+from guardproxy.core import completion, detectors, hygiene, presets, proposals
 from guardproxy.core.budget import DIMENSIONS, Limit
 from guardproxy.core.fingerprint import Rules
 from guardproxy.core.policy import PROFILES, Policy
 from guardproxy.core.pricing import Rates
+from guardproxy.core.terms import Approvals, Checkpoints, Final
+from guardproxy.core.tool_rules import ToolRules
 from guardproxy.errors import ConfigError
-
-DEFAULT_UPSTREAM = "https://api.openai.com/v1"
-"""Where requests go when neither the file nor `OPENAI_BASE_URL` says."""
-
-
-class Section(BaseModel):
-    """A mapping in the file: frozen, no unknown keys, no infinite numbers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _empty(cls, value: object) -> object:
-        """A section whose keys are all commented out is nothing in YAML."""
-        return {} if value is None else value
-
-
-class Listen(Section):
-    """Where agents connect. `port` 0 = any free one. `workers` are processes that share it."""
-
-    host: Text = "127.0.0.1"
-    port: Port = 8787
-    workers: Annotated[Number, Field(ge=1, le=256)] = 1
-
-
-class Admin(Section):
-    """Where operators connect: /healthz, /readyz, /metrics, /panic. Keep it off the public net."""
-
-    host: Text = "127.0.0.1"
-    port: Port = 8788
-
-
-class Upstream(Section):
-    """The provider. Without `api_key` the client's own Authorization passes through.
-
-    `first_byte_seconds` is long because reasoning models think first; `idle_seconds` is between two chunks.
-    """
-
-    url: HttpUrl = DEFAULT_UPSTREAM
-    api_key: kinds.OptionalText = Field(default=None, repr=False)
-    connect_seconds: Seconds = 10.0
-    first_byte_seconds: Seconds = 600.0
-    idle_seconds: Seconds = 300.0
-    retries: Annotated[Number, Field(ge=0, le=5)] = 0
-
-
-class StoreSection(Section):
-    """Redis by `url`, else an embedded Valkey in `data_dir`. `on_failure` says what a request does without it.
-
-    `lease_seconds`: how long a hold outlives the worker that took it; renewed while its call runs. `labels_days`: how
-    long a false alarm is remembered.
-    """
-
-    url: kinds.OptionalRedisUrl = Field(default=None, repr=False)
-    data_dir: Text = "~/.local/share/guardproxy"
-    on_failure: Literal["open", "closed"] = "open"
-    timeout_ms: kinds.StoreMs = 220  # a request may lose 250 in all (DESIGN section 11)
-    lease_seconds: kinds.LeaseSeconds = 120.0
-    labels_days: kinds.Days = 180.0
-
-
-class SpanLimits(Section):
-    """Limits of a request span: what follows one genuine user message. Absent = the profile's, null = none."""
-
-    turns: Count | None = None
-    tool_calls: Count | None = None
-    wall_seconds: Seconds | None = None
-    consecutive_failures: Count | None = None
-    same_call: Count | None = None
-    calls_per_tool: Count | None = None
-
-
-class SessionLimits(Section):
-    """Limits of a whole session, sub-agents included. Absent = the profile's, null = none."""
-
-    turns: Count | None = None
-    tool_calls: Count | None = None
-    wall_seconds: Seconds | None = None
-    input_tokens: Count | None = None
-    output_tokens: Count | None = None
-    total_tokens: Count | None = None
-    cost_usd: kinds.LimitUsd | None = None
-
-
-class Limits(Section):
-    """Limits by scope."""
-
-    span: SpanLimits = SpanLimits()
-    session: SessionLimits = SessionLimits()
-
 
 Detectors = _sections.detectors(Section, detectors.RULES)
 """One section a rule: `enabled`, `mode`, and the fields of its Settings (a triple is written [nudge, firm, cut])."""
 
 
+Hygiene = _sections.parts(Section, "Hygiene", hygiene.KINDS)
+"""One section a kind of hygiene of tool results."""
+
+Completion = _sections.parts(Section, "Completion", completion.CHECKS)
+"""One section a check of final answers."""
+
+Arguments = _sections.section(Section, "Arguments", proposals.CHECKS["arguments"].Settings)
+FinalSection = _sections.section(Section, "FinalSection", Final)
+ApprovalsSection = _sections.section(Section, "ApprovalsSection", Approvals)
+CheckpointsSection = _sections.section(Section, "CheckpointsSection", Checkpoints)
+
+
 class PolicySection(Section):
-    """What is done about loops and budgets. `mode: observe` reports and does nothing. `detectors` over `preset`."""
+    """What is done about loops and budgets. `mode: observe` reports and does nothing. `detectors` over `preset`.
+
+    `refuse`: what becomes of a call that repeats a loop, or that is forbidden (`tools.deny`). `on_cut`, `on_budget`:
+    `pause` hands the run to a person in place of its end.
+    """
 
     mode: Literal["enforce", "observe"] = "enforce"
     language: Literal["auto", "en", "zh"] = "auto"
@@ -128,56 +67,19 @@ class PolicySection(Section):
     detectors: Detectors = Field(default_factory=Detectors)  # type: ignore[valid-type]  # a model made at import
     usage: Literal["splice", "estimate"] = "splice"
     default_output_hold: kinds.Hold = 4096
+    refuse: Literal["off", "observe", "enforce"] = "enforce"
+    arguments: Arguments = Field(default_factory=Arguments)  # type: ignore[valid-type]  # models made at import
+    hygiene: Hygiene = Field(default_factory=Hygiene)  # type: ignore[valid-type]
+    completion: Completion = Field(default_factory=Completion)  # type: ignore[valid-type]
+    final: FinalSection = Field(default_factory=FinalSection)  # type: ignore[valid-type]
+    approvals: ApprovalsSection = Field(default_factory=ApprovalsSection)  # type: ignore[valid-type]
+    checkpoints: CheckpointsSection = Field(default_factory=CheckpointsSection)  # type: ignore[valid-type]
+    on_cut: Literal["cut", "pause"] = "cut"
+    on_budget: Literal["deny", "pause"] = "deny"
 
 
-class Price(Section):
-    """Dollars per million tokens. Cached tokens and cache writes cost what input does, unless said otherwise."""
-
-    input: kinds.Price
-    output: kinds.Price
-    cached_input: kinds.Price | None = None
-    cache_write: kinds.Price | None = None
-
-    def rates(self, *, known: bool) -> Rates:
-        """The same as core's value."""
-        cached = -1.0 if self.cached_input is None else self.cached_input
-        written = -1.0 if self.cache_write is None else self.cache_write
-        return Rates(self.input, self.output, cached, written, known)
-
-
-class Prices(Section):
-    """`models` (globs, the first match wins) come before the published prices, `default` after them.
-
-    The default is the price of a large model: an unknown one should rather be stopped early than run for free.
-    """
-
-    default: Price = Price(input=3.0, output=15.0)
-    models: dict[str, Price] = Field(default_factory=dict)
-
-
-class Overload(Section):
-    """Bounds of one worker; what is above is refused before any budget is held. Megabytes are 1024 x 1024 bytes."""
-
-    max_in_flight: kinds.InFlight = 1024
-    max_body_mb: kinds.Megabytes = 64
-    max_expanded_mb: kinds.Megabytes = 64
-
-
-class TelemetrySection(Section):
-    """Metrics and spans over OTLP/HTTP when there is an endpoint; /metrics and the log are always there.
-
-    `log_format: auto` is text on a terminal and JSON elsewhere.
-    """
-
-    otlp_endpoint: kinds.OptionalHttpUrl = None
-    service_name: Text = "guardproxy"
-    sample_ratio: Annotated[Amount, Field(ge=0, le=1)] = 1.0
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_format: Literal["auto", "text", "json"] = "auto"
-
-
-Tools = _sections.section(Section, "Tools", Rules)
-"""Knowledge about tools: the fields of `core.fingerprint.Rules`."""
+Tools = _sections.section(Section, "Tools", Rules, ToolRules)
+"""Knowledge about tools (the fields of `core.fingerprint.Rules`) and rules of single calls (`core.tool_rules`)."""
 
 
 Chat = _sections.section(Section, "Chat", Options)
@@ -221,6 +123,7 @@ class Config(Section):
         """The policy as `core` takes it."""
         policy = self.policy
         settings, modes = _sections.chosen(policy.detectors, presets.preset_settings(policy.preset))
+        observe = policy.mode == "observe"
         return Policy(
             mode=policy.mode,
             language=policy.language,
@@ -229,6 +132,15 @@ class Config(Section):
             limits=_limits(policy),
             default_output_hold=policy.default_output_hold,
             splice_usage=policy.usage == "splice",
+            tools=_sections.value(self.tools, ToolRules),
+            proposals=_proposals(policy),
+            hygiene=_sections.values(policy.hygiene, hygiene.KINDS, observe=observe),
+            completion=_sections.values(policy.completion, completion.CHECKS, observe=observe),
+            final=_sections.value(policy.final, Final),
+            approvals=_sections.value(policy.approvals, Approvals),
+            checkpoints=_sections.value(policy.checkpoints, Checkpoints),
+            on_cut=policy.on_cut,
+            on_budget=policy.on_budget,
         )
 
     def rules_value(self) -> Rules:
@@ -239,6 +151,17 @@ class Config(Section):
         """Rates by model glob, and those of models that nobody knows."""
         table = {glob: price.rates(known=True) for glob, price in self.prices.models.items()}
         return table, self.prices.default.rates(known=False)
+
+
+def _proposals(policy: PolicySection) -> dict[str, object]:
+    """The checks of proposed calls. An observing policy refuses, repairs and pauses nothing."""
+    modes = dict.fromkeys(proposals.CHECKS, "enforce")
+    modes |= {"repeat": policy.refuse, "deny": policy.refuse, "arguments": policy.arguments.mode}  # type: ignore[attr-defined]
+    found = proposals.default_settings()
+    found["arguments"] = _sections.value(policy.arguments, proposals.CHECKS["arguments"].Settings)
+    watched = policy.mode == "observe"
+    told = {name: "observe" if watched and mode == "enforce" else mode for name, mode in modes.items()}
+    return {name: replace(settings, mode=told[name]) for name, settings in found.items()}  # type: ignore[type-var]
 
 
 def _limits(policy: PolicySection) -> tuple[Limit, ...]:

@@ -38,9 +38,9 @@ async def _held(store: Store, sessions: set[str] | None) -> dict[str, int]:
 READ = """
 local raw = redis.call('GET', KEYS[1])
 if not raw then return {} end
-local values = { struct.unpack('<BddddddddddI4c0I4c0I4c0I4c0I4c0I4c0', raw) }
-local found = { cmsgpack.unpack(values[16] or '') }
-local numbers = { struct.unpack('<' .. string.rep('i8', 2 * #found), values[17] or '') }
+local values = { struct.unpack('<BddddddddddI4c0I4c0I4c0I4c0I4c0I4c0I4c0', raw) }
+local found = { cmsgpack.unpack(values[17] or '') }
+local numbers = { struct.unpack('<' .. string.rep('i8', 2 * #found), values[18] or '') }
 for i = 1, #found do found[i] = { found[i], numbers[2 * i - 1], numbers[2 * i] } end
 return found
 """

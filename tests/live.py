@@ -202,9 +202,12 @@ class Live:
 
 
 def config_of(**sections: Any) -> Config:
-    """A configuration for tests: no profile, so that only what a test asks for is limited."""
+    """A configuration for tests: no profile, so that only what a test asks for is limited.
+
+    Calls are refused only where a test asks for it: an agent that ignores all advice then goes all the way up.
+    """
     sections.setdefault("policy", {})
-    sections["policy"] = {"profile": "none", **sections["policy"]}
+    sections["policy"] = {"profile": "none", "refuse": "observe", **sections["policy"]}
     return build(sections)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from guardproxy import __version__, cli
 from guardproxy.core.detectors import RULES
+from guardproxy.store import embedded
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -82,10 +83,22 @@ def test_failure_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_trace_of_an_unknown_session(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    embedded.start(tmp_path / "data").stop()
     code, out, err = run(capsys, "trace", "nobody", "--data-dir", str(tmp_path / "data"))
 
     assert (code, out) == (1, "")
     assert err == "guardproxy: the store has no session 'nobody'; it has none at all\n"
+
+
+@pytest.mark.parametrize("command", [["trace", "s"], ["false-alarm", "s"], ["false-alarms"]], ids=lambda one: one[0])
+def test_looking_makes_no_data_directory(
+    command: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, out, err = run(capsys, *command, "--data-dir", str(tmp_path / "data"))
+
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"the data directory {tmp_path / 'data'} does not exist" in err
+    assert not list(tmp_path.iterdir())
 
 
 def test_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

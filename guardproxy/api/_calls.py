@@ -7,7 +7,7 @@ we have, or a name together with arguments that begin where complete ones ended,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from guardproxy.api._json import mend, peek, text_of
 from guardproxy.core.model import Call
@@ -61,6 +61,9 @@ class _Partial:
             self.size += len(arguments)
 
 
+_NONE = _Partial(None, 0)
+
+
 class Calls:
     """The calls of one choice of a stream."""
 
@@ -68,6 +71,7 @@ class Calls:
         self._partials: list[_Partial] = []
         self._latest: dict[tuple[str, int | str | None], _Partial] = {}  # the newest, by id and index
         self._surplus: _Partial | None = None  # where the calls go that are not kept
+        self._newest = _NONE  # what the newest entry was added to
         self._chunk = 0
         self._legacy = False
         self.count = 0
@@ -104,20 +108,41 @@ class Calls:
         target.take("", _text(function.get("name")), arguments, self._chunk)
         return len(arguments)
 
+    def sort(self, entries: Sequence[Mapping[str, object]]) -> list[int]:
+        """Adds the entries of one delta; which call each belongs to, by the order of their beginnings. -1: not kept."""
+        self._chunk += 1
+        found = []
+        for entry in entries:
+            self._take_entry(entry)
+            found.append(self._newest.order - 1 if self._newest is not self._surplus else -1)
+        return found
+
+    def ordered(self) -> list[int]:
+        """The calls, as `sort` numbers them, in the order in which clients keep them."""
+        return [partial.order - 1 for partial in self._in_order()]
+
+    def names(self) -> Iterator[tuple[str, bool]]:
+        """The name of each call, and whether it is all of it: its arguments, or another call, have begun."""
+        last = len(self._partials) - 1
+        for number, partial in enumerate(self._partials):
+            yield partial.name, bool(partial.name) and (number < last or partial.size > 0 or self._legacy)
+
     def built(self) -> tuple[Call, ...]:
         """The calls in the order in which clients keep them."""
+        return tuple([Call(mend(partial.name), partial.arguments(), mend(partial.id)) for partial in self._in_order()])
+
+    def _in_order(self) -> list[_Partial]:
         partials = self._partials
         indices = [partial.index for partial in partials if partial.index is not None]
         if len(indices) == len(partials) == len(set(indices)):
-            partials = sorted(partials, key=lambda partial: partial.index or 0)
-        return tuple([Call(mend(partial.name), partial.arguments(), mend(partial.id)) for partial in partials])
+            return sorted(partials, key=lambda partial: partial.index or 0)
+        return partials
 
     def _take_entry(self, entry: Mapping[str, object]) -> int:
-        inner = entry.get("function", entry.get("custom"))
-        function = inner if isinstance(inner, dict) else entry
+        function = inner_of(entry)
         call_id, name = _text(entry.get("id")), _text(function.get("name"))
         arguments = text_of(function.get("arguments", function.get("input")))
-        target = self._target(_index(entry.get("index")), call_id, name, arguments)
+        target = self._newest = self._target(_index(entry.get("index")), call_id, name, arguments)
         target.take(call_id, name, arguments, self._chunk)
         if call_id and target is not self._surplus:
             self._note(target)
@@ -192,6 +217,15 @@ class Calls:
         self._partials.append(partial)
         self._note(partial)
         return partial
+
+
+def inner_of(entry: Mapping[str, object]) -> Mapping[str, object]:
+    """What holds a call's name and arguments: `function`, `custom`, or the entry itself."""
+    inner = entry.get("function")
+    if isinstance(inner, dict):
+        return inner
+    inner = entry.get("custom")
+    return inner if isinstance(inner, dict) else entry
 
 
 def _index(value: object) -> int | None:

@@ -9,7 +9,10 @@ from __future__ import annotations
 from guardproxy.api import _chat_halt
 from guardproxy.api._answer import Answer
 from guardproxy.api._chat_cut import StreamCut, WholeCut
+from guardproxy.api._chat_gate import GatedStream
+from guardproxy.api._chat_gate_whole import GatedWhole
 from guardproxy.api._chat_halt import OFF, Options
+from guardproxy.api._gate import Gate, Joint
 from guardproxy.api._sse import Decoder
 from guardproxy.api._template import Reader
 from guardproxy.api._watcher import Watcher, Way
@@ -34,21 +37,30 @@ def watch(
     content_type: str = "text/event-stream",
     options: Options = OFF,
     language: str = "en",
+    gate: Gate | None = None,
+    joint: Joint | None = None,
 ) -> Watcher:
-    """A watcher for the answer to `ask`. An error answer and one with several choices are never edited."""
+    """A watcher for the answer to `ask`. An error answer and one with several choices are never edited, nor held.
+
+    `joint`: what earlier attempts of the turn gave the client; this one goes on with it.
+    """
     answer = Answer()
     ok = 200 <= status < 300
     may = ok and ask.choices == 1
     text = drop.text if drop is not None and may else None
     streamed = _is_stream(ask, content_type)
-    way = _way(ask, answer, text, strip=strip_usage and ok) if streamed else WholeCut(answer, text)
+    held = may and (gate is not None or joint is not None)
+    way = _way(ask, answer, text, strip=strip_usage and ok, at_once=held) if streamed else WholeCut(answer, text)
     if options is not OFF and options.used and may:
         way = _chat_halt.around(way, answer, options, language, streamed=streamed)
+    if held:
+        holder = (GatedStream if streamed else GatedWhole)(way, answer, gate, joint)
+        return Watcher(holder, answer, ok=ok, holder=holder)
     return Watcher(way, answer, ok=ok)
 
 
-def _way(ask: Ask, answer: Answer, text: str | None, *, strip: bool) -> Way:
-    if text is None and not strip:
+def _way(ask: Ask, answer: Answer, text: str | None, *, strip: bool, at_once: bool) -> Way:
+    if text is None and not strip and not at_once:
         return _Passing(answer)
     return _Edited(answer, StreamCut(text, ask.model) if text is not None else None, strip_usage=strip)
 

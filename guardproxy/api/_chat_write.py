@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from guardproxy.api import _splice
-from guardproxy.api._json import dumps, loads
+from guardproxy.api._chat_back import append_to, put_back, replace_in
+from guardproxy.api._json import loads
 from guardproxy.api._splice import Span, Splice
-from guardproxy.core.edit import AppendText, Edit, ForbidTools, SpliceUsage
+from guardproxy.core.edit import AppendText, Edit, ForbidTools, PutBack, ReplaceText, SpliceUsage
 from guardproxy.core.model import Ask
 
 _ASK_USAGE = b'{"include_usage":true}'
@@ -19,16 +20,13 @@ def write(ask: Ask, edits: Sequence[Edit]) -> bytes:
         return ask.body
     request = _Request(ask)
     splices: list[Splice] = []
-    texts: dict[int, list[str]] = {}
     for edit in edits:
-        if isinstance(edit, AppendText):
-            texts.setdefault(edit.index, []).append(edit.text)
-        elif isinstance(edit, ForbidTools):
+        if isinstance(edit, ForbidTools):
             splices += request.forbid()
         elif isinstance(edit, SpliceUsage) and ask.may_splice_usage:
             splices += request.ask_usage()
-    if texts:
-        splices += request.append(texts)
+    if changes := _Changes(edits):
+        splices += request.messages(changes)
     return _splice.apply(ask.body, splices) if splices else ask.body
 
 
@@ -73,28 +71,43 @@ class _Request:
             return [(*_splice.members(self._text, start)["include_usage"], b"true")]
         return [_splice.insert_member(self._raw, start, b'"include_usage":true')]
 
-    def append(self, texts: dict[int, list[str]]) -> list[Splice]:
-        splices: list[Splice] = []
-        last = max(texts)
+    def messages(self, changes: _Changes) -> list[Splice]:
+        """What changes in the messages."""
         first, _ = self._span("messages")
-        for index, (start, _) in enumerate(_splice.items(self._text, first)):
-            if index in texts:
-                splices += _append_to(self._text, start, texts[index])
-            if index >= last:
+        last = changes.last
+        spans: list[Span] = []
+        for span in _splice.items(self._text, first):
+            spans.append(span)
+            if len(spans) > last and not changes.puts:
                 break
-        return splices
+        splices: list[Splice] = []
+        for index, (start, _) in enumerate(spans):
+            texts = changes.texts.get(index, [])
+            if index in changes.replaced:
+                splices += replace_in(self._raw, self._text, start, changes.replaced[index], texts)
+            elif texts:
+                splices += append_to(self._text, start, texts)
+        return splices + put_back(self._raw, self._text, spans, changes.puts)
 
 
-def _append_to(text: bytes, at: int, texts: list[str]) -> list[Splice]:
-    span = _splice.members(text, at).get("content")
-    if span is None:
-        return [_splice.insert_member(text, at, b'"content":' + dumps("".join(texts)))]
-    start, end = span
-    if text[start] == ord('"'):
-        return [(end - 1, end - 1, dumps("".join(texts))[1:-1])]
-    if text[start] == ord("["):
-        parts = b",".join(dumps({"type": "text", "text": text}) for text in texts)
-        return [_splice.append_item(text, start, parts)]
-    if text[start:end] == b"null":
-        return [(start, end, dumps("".join(texts)))]
-    return []  # an object or a number: no provider's form of a text, so not ours to change
+class _Changes:
+    """The edits of messages, by the index of their message."""
+
+    def __init__(self, edits: Sequence[Edit]) -> None:
+        self.texts: dict[int, list[str]] = {}
+        self.replaced: dict[int, str] = {}
+        self.puts: list[PutBack] = []
+        for edit in edits:
+            if isinstance(edit, AppendText):
+                self.texts.setdefault(edit.index, []).append(edit.text)
+            elif isinstance(edit, ReplaceText):
+                self.replaced[edit.index] = edit.text
+            elif isinstance(edit, PutBack):
+                self.puts.append(edit)
+
+    def __bool__(self) -> bool:
+        return bool(self.texts or self.replaced or self.puts)
+
+    @property
+    def last(self) -> int:
+        return max((*self.texts, *self.replaced), default=-1)

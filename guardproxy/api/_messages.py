@@ -123,8 +123,9 @@ def calls_of(message: Raw) -> tuple[Call, ...]:
 
 
 def _call(entry: Raw) -> Call:
-    inner = entry.get("function", entry.get("custom"))
-    call_id = entry.get("id")
+    inner, call_id = entry.get("function"), entry.get("id")
+    if not isinstance(inner, dict):
+        inner = entry.get("custom")
     return _function(inner if isinstance(inner, dict) else entry, call_id if isinstance(call_id, str) else "")
 
 

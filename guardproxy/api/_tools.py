@@ -47,6 +47,26 @@ def _name(entry: Mapping[str, object]) -> str:
     return kind if isinstance(kind, str) else ""
 
 
+def parameters(tools: Sequence[object], name: str) -> Mapping[str, object] | None:
+    """The JSON schema of a function's arguments, empty where it has none; None where no function has that name.
+
+    A custom tool takes free text: it is none.
+    """
+    for entry in tools:
+        if not isinstance(entry, dict):
+            continue
+        nested = entry.get("tools")
+        if isinstance(nested, list):
+            if (found := parameters(nested, name)) is not None:
+                return found
+            continue
+        function = entry.get("function", entry)
+        if isinstance(function, dict) and function.get("name") == name and entry.get("type", "function") == "function":
+            schema = function.get("parameters")
+            return schema if isinstance(schema, dict) else {}
+    return None
+
+
 def schema_defaults(
     tools: Sequence[object], names: Sequence[str], messages: Sequence[Message]
 ) -> dict[str, dict[str, object]]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from guardproxy.api._answer import Answer
+from guardproxy.api._gate import Joint
+from guardproxy.api._gathered import assembled
+from guardproxy.api._json import dumps
 from guardproxy.core.model import Call, Usage
 
 
@@ -22,6 +25,17 @@ class Way(Protocol):
     def feed(self, chunk: bytes) -> bytes: ...
     def finish(self) -> bytes: ...
     def settle(self) -> None: ...
+
+
+class Holder(Way, Protocol):
+    """A way that holds back what is to be judged before the client gets it."""
+
+    @property
+    def holding(self) -> bool: ...
+    def release(self, keep: frozenset[int] | None = None) -> bytes: ...
+    def raw_message(self) -> dict[str, object]: ...
+    def raw_calls(self) -> list[dict[str, object]]: ...
+    def joint(self) -> Joint: ...
 
 
 class Seen(NamedTuple):
@@ -43,16 +57,54 @@ class Seen(NamedTuple):
 class Watcher:
     """The view of one answer, choice 0 where there are several. All of it may be asked for at any time."""
 
-    def __init__(self, way: Way, answer: Answer, *, ok: bool) -> None:
+    def __init__(self, way: Way, answer: Answer, *, ok: bool, holder: Holder | None = None) -> None:
         self._way = way
         self._answer = answer
         self._ok = ok
+        self._holder = holder
         self.feed = way.feed
         """The bytes for the client: the same object where untouched."""
 
     def finish(self) -> bytes:
         """The rest, after the last chunk."""
         return self._way.finish()
+
+    @property
+    def holding(self) -> bool:
+        """Something is held back: it has to be released, or answered by another attempt."""
+        return self._holder is not None and self._holder.holding
+
+    def release(self, keep: frozenset[int] | None = None) -> bytes:
+        """What was held, byte for byte; with `keep` only the calls at these positions of `seen().calls`.
+
+        Calls that passed before anything was held stay. What comes after a release passes.
+        """
+        return self._holder.release(keep) if self._holder is not None else b""
+
+    def raw_message(self) -> bytes:
+        """The answer as the assistant message that a request of this surface carries, unknown fields included."""
+        if self._holder is not None:
+            return dumps(self._holder.raw_message())
+        return dumps(assembled({"content": self.text or None}, self._plain_calls()))
+
+    def raw_calls(self) -> tuple[bytes, ...]:
+        """The calls of that message, in the order of `seen().calls`."""
+        calls = self._holder.raw_calls() if self._holder is not None else self._plain_calls()
+        return tuple([dumps(call) for call in calls])
+
+    def joint(self) -> Joint:
+        """What the client was given of this turn's answer so far, for the attempt that goes on with it."""
+        if self._holder is not None:
+            return self._holder.joint()
+        base = {"id": self.response_id, "model": self.response_model}
+        text, calls = self.text, self.call_count
+        return Joint({key: value for key, value in base.items() if value}, bool(text or calls), text, calls)
+
+    def _plain_calls(self) -> list[dict[str, object]]:
+        return [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in self.calls
+        ]
 
     def seen(self) -> Seen:
         """All of it at once."""

@@ -15,36 +15,54 @@ from types import MappingProxyType
 
 from guardproxy.api import _messages
 from guardproxy.api._chat_halt import OFF, RULE, Options
+from guardproxy.api._chat_held import calls_in_message, closing_message, keep_calls, read_message, with_arguments
+from guardproxy.api._chat_made import closing, feedback, keep_alive, replay_message, results
 from guardproxy.api._chat_watch import Watcher, watch
 from guardproxy.api._chat_write import write
 from guardproxy.api._declared import declare
 from guardproxy.api._error import error
+from guardproxy.api._gate import GAP, Gate, Joint
 from guardproxy.api._json import read_object
 from guardproxy.api._prefix import Messages, Prefixes
 from guardproxy.api._progress import progress
 from guardproxy.api._reply import reply
 from guardproxy.api._sse import comment
 from guardproxy.api._too_long import too_long
-from guardproxy.api._tools import finish_tool, schema_defaults, tool_choice, tool_names
+from guardproxy.api._tools import finish_tool, parameters, schema_defaults, tool_choice, tool_names
 from guardproxy.core.model import Ask, Declared, Message
 from guardproxy.errors import BadAsk
 
 __all__ = [
+    "GAP",
     "OFF",
     "PATHS",
     "RULE",
     "SURFACE",
+    "Gate",
+    "Joint",
     "Options",
     "Watcher",
     "ask_of",
+    "calls_in_message",
+    "closing",
+    "closing_message",
     "comment",
+    "conversation",
     "error",
+    "feedback",
+    "keep_alive",
+    "keep_calls",
     "message",
     "read",
+    "read_message",
+    "replay_message",
     "reply",
+    "results",
+    "schema",
     "too_long",
     "watch",
     "widen",
+    "with_arguments",
     "write",
 ]
 
@@ -127,6 +145,17 @@ def ask_of(
         parsed=parsed,
         defaults=schema_defaults(tools, names, last),
     )
+
+
+def conversation(ask: Ask) -> Ask:
+    """The same ask with all its messages in its tail; the cost grows with the history."""
+    return replace(ask, tail=tuple([_messages.neutral(one) for one in _conversation(ask)]), tail_start=0)
+
+
+def schema(ask: Ask, tool: str) -> Mapping[str, object] | None:
+    """The JSON schema of a tool's arguments in the request; {} where it has none, None where it is no such function."""
+    tools = ask.parsed.get("tools") or ask.parsed.get("functions")
+    return parameters(tools, tool) if isinstance(tools, list) else None
 
 
 def message(ask: Ask, index: int) -> Message | None:

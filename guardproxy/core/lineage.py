@@ -51,7 +51,7 @@ class Session:
 
 @dataclass(slots=True, eq=False)
 class Thread:
-    """`turn` 0: it has had none. `at`: when it was last asked."""
+    """`turn` 0: it has had none. `at`: when it was last asked; `answered`: when it was last answered, 0 = never."""
 
     session: Session
     name: str
@@ -62,6 +62,8 @@ class Thread:
     conversation: str = ""
     state: str = ""
     answer: str = ""
+    answered: int = 0
+    status: str = "active"
     delivered: str = ""
     taken: bool = True
     equal: int = 0
@@ -122,6 +124,10 @@ class Lineage:
             if thread in given:  # given the same round again: once is enough to be found, and to be taken out
                 given.remove(thread)
             given.append(thread)
+
+    def had(self, thread: Thread, opening: Opening) -> bool:
+        """Whether the thread was asked under this head before: a compacted conversation has a new one."""
+        return self._heads.get(self._head(opening)) is thread
 
     def _head(self, opening: Opening) -> str:
         return f"{opening.org} {opening.identity.session} {opening.identity.head}"

@@ -41,6 +41,7 @@ class _Kind:
     opens: bool  # a request span
     span: int
     span_started: int
+    forgot: bool  # new words, and the answer before them is not in the history
 
 
 class LocalMemory:
@@ -63,6 +64,7 @@ class LocalMemory:
         lines = tuple((_at(line, kind.span), _hold(line, retry=kind.retry)) for line in opening.lines)
         short, spent = _fit(thread.session, opening.lines, lines, now_ms, kind)
         about = {"retry": kind.retry, "new_session": kind.first, "spent": spent, "main": kind.main}
+        about |= {"missing": kind.forgot and self._lineage.had(thread, opening), "status": thread.status}
         if short:
             turn = thread.turn if kind.retry else thread.session.turn + 1
             about |= {"turn": turn, "span": kind.span, "span_started_ms": kind.span_started}
@@ -71,6 +73,7 @@ class LocalMemory:
             self._lineage.moved_on(opening, thread)
             _append(thread, opening, kind)
         thread.at, thread.state = now_ms, "open"
+        thread.status = thread.status if kind.same else "active"
         held = thread.session.held
         for at, hold in lines:
             held[at] = held.get(at, 0) + hold
@@ -94,7 +97,7 @@ class LocalMemory:
             session.used[at] = session.used.get(at, 0) + amount
         thread.at = now_ms
         if hold.conversation == thread.conversation:  # an attempt at an earlier one leaves the present one alone
-            _conclude(thread, closing)
+            _conclude(thread, closing, now_ms)
         if closing.outcome == "answered":
             self._lineage.gave(thread, closing.links)
         thread.ring.extend(closing.facts)
@@ -118,6 +121,8 @@ class LocalMemory:
             ring=tuple(thread.ring),
             episodes=tuple(thread.episodes),
             ledger=dict(thread.ledger),
+            since_ms=max(1, now_ms - thread.answered) if thread.answered else 0,
+            status=thread.status,
             span=session.span,
             span_started_ms=session.span_started,
             session_started_ms=session.started,
@@ -147,7 +152,15 @@ def _kind(thread: Thread, opening: Opening, now_ms: int) -> _Kind:
         opens=opens,
         span=session.span + opens,
         span_started=now_ms if opens else session.span_started,
+        forgot=words and not same and _forgot(thread, opening),
     )
+
+
+def _forgot(thread: Thread, opening: Opening) -> bool:
+    """Whether the answer last given is not in the history, which has grown and has no other round either."""
+    if thread.taken or not thread.delivered or thread.state != "answered" or opening.fact.count <= thread.count:
+        return False
+    return all(r.index < thread.count and r.digest != thread.delivered for r in opening.fact.rounds)
 
 
 def _through(main: Thread | None, now_ms: int) -> bool:
@@ -211,11 +224,12 @@ def _append(thread: Thread, opening: Opening, kind: _Kind) -> None:
         session.users.add(fact.user)
 
 
-def _conclude(thread: Thread, closing: Closing) -> None:
+def _conclude(thread: Thread, closing: Closing, now_ms: int) -> None:
     """Where the conversation stands after an answer, or after none."""
     if closing.outcome == "answered":
         thread.state, thread.answer = closing.outcome, closing.answer
         thread.delivered, thread.taken = closing.delivered, False
+        thread.answered, thread.status = now_ms, closing.status
     elif thread.state != "answered":
         thread.state, thread.answer = closing.outcome, ""
 

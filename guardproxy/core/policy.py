@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from guardproxy.core import budget, episode as episodes_of, scoped_exemption, session, sparing
+from guardproxy.core import budget, episode as episodes_of, proposals, scoped_exemption, session, sparing
 from guardproxy.core.budget import Limit
 from guardproxy.core.detectors import NEEDS, RULES, SPECIFICITY, default_settings
 from guardproxy.core.detectors._signs import signs
 from guardproxy.core.model import NO_FP, Decision, Episode, Finding, Rung, Trail, Triple
 from guardproxy.core.scoped_exemption import ScopedExemption
+from guardproxy.core.terms import Approvals, Checkpoints, Final
+from guardproxy.core.tool_rules import ToolRules
 from guardproxy.core.view import View
 
 ACTIONS = {
@@ -39,7 +41,8 @@ class Policy:
     """One tenant's rules. `modes` overrides `mode` (enforce, observe) per rule; a rule absent from `detectors` is off.
 
     `finals`: how often a closed thread gets the final text before HTTP 400. `equal_limit`: equal requests in a row
-    after which an agent that forgets to append is ended.
+    after which an agent that forgets to append is ended. `proposals`, `hygiene`, `completion`: settings by check or
+    kind; one that is absent is off. `on_cut`, `on_budget`: `pause` hands a run to a person in place of its end.
     """
 
     mode: str = "enforce"
@@ -51,6 +54,15 @@ class Policy:
     equal_limit: int = 8
     default_output_hold: int = 4096
     splice_usage: bool = True
+    tools: ToolRules = ToolRules()
+    proposals: Mapping[str, object] = field(default_factory=proposals.default_settings)
+    hygiene: Mapping[str, object] = field(default_factory=dict)
+    completion: Mapping[str, object] = field(default_factory=dict)
+    final: Final = Final()
+    approvals: Approvals = Approvals()
+    checkpoints: Checkpoints = Checkpoints()
+    on_cut: str = "cut"
+    on_budget: str = "deny"
 
     def mode_of(self, rule: str) -> str:
         """The mode in which `rule` works."""
@@ -75,10 +87,12 @@ def decide(view: View, policy: Policy, *, lost: bool = False, exempt: Sequence[S
     """
     if view.panic:
         return Decision("pass", reason="every intervention is switched off (panic)")
+    if view.paused:
+        return _paused(view, policy)
     if view.closed:
         return _closed(view, policy)
     if not view.admitted:
-        return _denied(view)
+        return handed_over(_denied(view), policy)
     if not view.counted:
         return Decision("pass", reason="no turn: a request without tools on a session that has them")
     trail = session.trail(view)
@@ -100,7 +114,21 @@ def decide(view: View, policy: Policy, *, lost: bool = False, exempt: Sequence[S
     if held:
         found, worst = (*found, *held.findings), replace(worst, exempted=held.exempted or worst.exempted)
         spared += tuple(one for one in held.spared if one not in worst.spared)
-    return replace(worst, findings=found, spared=spared + worst.spared, errors=errors)
+    return replace(handed_over(worst, policy), findings=found, spared=spared + worst.spared, errors=errors)
+
+
+def handed_over(decision: Decision, policy: Policy) -> Decision:
+    """The decision, as a pause where the policy hands such an end to a person."""
+    if decision.rung is not Rung.CUT or decision.mode != "enforce" or decision.action not in ("cut", "deny"):
+        return decision
+    wanted = policy.on_budget if decision.rule.startswith("budget.") else policy.on_cut
+    return replace(decision, action="pause") if wanted == "pause" else decision
+
+
+def _paused(view: View, policy: Policy) -> Decision:
+    reason = view.paused_why or f"this run is paused by {view.paused}"
+    rule = "tools.approval" if view.paused == "approval" else f"paused.{view.paused}"
+    return Decision("pause", Rung.CUT, rule, view.answers, reason, over=view.answers > policy.finals)
 
 
 def _closed(view: View, policy: Policy) -> Decision:

@@ -5,6 +5,7 @@ A rate in dollars per million tokens is the same number as micro-dollars per tok
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from guardproxy.core.model import Usage
@@ -48,3 +49,16 @@ def estimate_input(size: int, factor: float = 1.0) -> int:
 def estimate_output(characters: int) -> int:
     """Tokens of an answer's text whose provider sent no usage."""
     return int(characters / BYTES_PER_TOKEN) + (characters > 0)
+
+
+def together(usages: Iterable[Usage]) -> Usage:
+    """The sum; estimated where any of it is."""
+    rows = list(usages)
+    return Usage(
+        input=sum(one.input for one in rows),
+        output=sum(one.output for one in rows),
+        cached=sum(one.cached for one in rows),
+        cache_write=sum(one.cache_write for one in rows),
+        reasoning=sum(one.reasoning for one in rows),
+        estimated=any(one.estimated for one in rows),
+    )

@@ -111,6 +111,11 @@ def release(decision: Decision | None, exempt: Sequence[ScopedExemption]) -> Dec
     return replace(decision, action="observe", rung=Rung.OBSERVE, **told)  # type: ignore[arg-type]  # fields of it
 
 
+def holds(episode: Episode, trail: Trail, exempt: Sequence[ScopedExemption]) -> bool:
+    """Whether a person has called the loop of an episode a false alarm here."""
+    return bool(exempt) and _covering(episode, _tools_of(episode, trail), exempt) is not None
+
+
 def _covering(of: Finding | Episode, tools: set[str], exempt: Sequence[ScopedExemption]) -> ScopedExemption | None:
     return next((one for one in exempt if one.rule == of.rule and (not one.tool or one.tool in tools)), None)
 

@@ -17,19 +17,23 @@ from aiohttp import web
 
 from guardproxy import api
 from guardproxy.api.chat import OFF, Options
+from guardproxy.core import completion
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.memo import Memo
 from guardproxy.core.policy import Policy
 from guardproxy.core.view import Identity
 from guardproxy.errors import BadAsk, GuardError, Overloaded
-from guardproxy.http import intake, passing, route as routing
+from guardproxy.http import intake, passing, route as routing, watching
 from guardproxy.http.books import Books, TurnStore
 from guardproxy.http.ledger import Ledger
 from guardproxy.http.prices import Prices
 from guardproxy.http.route import Target
+from guardproxy.http.sealed import Sealer
 from guardproxy.http.server import Server
 from guardproxy.http.turn import Turn
 from guardproxy.http.upstream import Upstream
+from guardproxy.http.verifier import Verifier
+from guardproxy.http.webhook import Event, Webhook
 
 if TYPE_CHECKING:
     from guardproxy.telemetry import Telemetry
@@ -75,6 +79,8 @@ class Proxy:
         limits: Bounds = Bounds(),
         options: Options = OFF,
         provider: str = "openai",
+        verifier: Verifier | None = None,
+        webhook: Webhook | None = None,
         lease_ms: int = 120_000,
         fail_closed: bool = False,
         clock_offset: Callable[[Mapping[str, str]], int] | None = None,
@@ -92,6 +98,17 @@ class Proxy:
         self.lease_ms = lease_ms
         self.clock_offset = clock_offset or _no_offset
         self.books = Books(store, closed=fail_closed, now_ms=lambda: time.time_ns() // 1_000_000)
+        self.sealer = Sealer(ledger_key)
+        self.verifier = verifier
+        self.webhook = webhook
+        self.cleans = any(getattr(one, "mode", "off") != "off" for one in policy.hygiene.values())
+        """Whether tool results are looked at on their way to the model."""
+        tools, asked = policy.tools, policy.proposals.get("arguments")
+        self.inspects = bool(tools.deny or tools.approval or tools.human) or getattr(asked, "mode", "off") != "off"
+        """Whether calls are looked at on turns without a loop, too."""
+        self.checks_finals = bool(completion.in_use(policy.completion)) or verifier is not None
+        self.verifier_mode = policy.mode
+        self.turns: set[Turn] = set()
         self.in_flight = 0
         self.arriving = 0  # requests whose body is still coming
         self.draining = False
@@ -99,22 +116,26 @@ class Proxy:
         self._raised: set[str] = set()
         self._factors: dict[str, float] = {}
         self._tasks: set[asyncio.Task[object]] = set()
-        self._renewing: asyncio.Task[None] | None = None
+        self._beside: list[asyncio.Task[None]] = []
         self._run, self._numbers = os.urandom(9).hex(), itertools.count()
 
     async def start(self) -> None:
         """Open the upstream pool and begin to renew the holds of running calls."""
         self.upstream.on_retry = self._retried
         await self.upstream.start()
-        self._renewing = self.spawn(self._renew())
+        self._beside = [self.spawn(self._renew()), self.spawn(watching.watch(self))]
 
     async def close(self) -> None:
         """Wait for what is under way (holds are settled), then close the pool."""
-        if self._renewing:
-            self._renewing.cancel()
+        for task in self._beside:
+            task.cancel()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.quiet(), 30)
         await self.books.pay()
+        if self.webhook is not None:
+            await self.webhook.close()
+        if self.verifier is not None:
+            await self.verifier.close()
         await self.upstream.close()
 
     def server(self) -> web.Server:
@@ -169,7 +190,12 @@ class Proxy:
         if request.method != "POST":
             message = f"{request.method} is not a method of {target.route}; use POST"
             return _error(surface, BadAsk(message, status=405, code="method_not_allowed"), [("Allow", "POST")])
-        response = await Turn(self, request, surface, target.path, target.session).serve()
+        turn = Turn(self, request, surface, target.path, target.session)
+        self.turns.add(turn)
+        try:
+            response = await turn.serve()
+        finally:
+            self.turns.discard(turn)
         if response.status == 408 and not request.content.is_eof():
             response.force_close()  # what comes of the body later must not be read as a request
         return response
@@ -192,7 +218,7 @@ class Proxy:
 
     async def quiet(self) -> None:
         """Wait until the turns that were answered are settled and reported."""
-        while (pending := [task for task in self._tasks if task is not self._renewing]) or self.books.settling:
+        while (pending := [task for task in self._tasks if task not in self._beside]) or self.books.settling:
             await (asyncio.wait(pending) if pending else asyncio.sleep(SETTLING_S))
 
     def _retried(self, error_type: str) -> None:
@@ -236,6 +262,12 @@ class Proxy:
                 _log.error("a detector failed, its turns go on without it: %s", error)
         if turn.report is not None:
             self.telemetry.report(turn.final_report())
+
+    def tell(self, kind: str, session: str, about: str, data: Mapping[str, object]) -> None:
+        """Tell the webhook, if there is one. `about` and the kind name the event: it is told once."""
+        if self.webhook is not None:
+            now_ms = time.time_ns() // 1_000_000
+            self.webhook.tell(Event(f"{kind}:{about}", kind, now_ms, self.org, session, data))
 
     def spawn(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
         """Run `work` beside the caller. The one place that makes tasks: a task nobody holds may be collected."""

@@ -7,16 +7,24 @@ told to the store when it is back, once per token. Policy `closed`: `StoreError`
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from guardproxy.core.memory import LocalMemory
+from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import StoreError
 from guardproxy.http.scoped_exemptions import ScopedExemptions
+
 from guardproxy.store.labels import Labels
+
+
+if TYPE_CHECKING:
+    from guardproxy.store.approvals import Approvals
+    from guardproxy.store.checkpoints import Checkpoints
+    from guardproxy.store.runs import Runs
 
 OWED = 10_000
 """Turns remembered for the store while it is away; the oldest fall out first."""
@@ -30,6 +38,13 @@ class TurnStore(Protocol):
     async def begin(self, opening: Opening) -> View: ...
     async def settle(self, closing: Closing) -> None: ...
     async def renew(self, org: str, token: str, lease_ms: int) -> None: ...
+    async def extend(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> bool: ...
+    @property
+    def approvals(self) -> Approvals: ...
+    @property
+    def runs(self) -> Runs: ...
+    @property
+    def checkpoints(self) -> Checkpoints: ...
 
 
 class Books:
@@ -88,6 +103,28 @@ class Books:
         if went_well:
             self.live.pop(closing.token, None)
         done(went_well)
+
+    async def extend(self, opening: Opening, lines: Sequence[Line]) -> bool:
+        """Hold what one more attempt of a turn may use. Without the store only a policy that is open has room."""
+        try:
+            return await self._store.extend(opening.org, opening.token, lines, opening.offset_ms)
+        except StoreError:
+            return not self._closed
+
+    @property
+    def approvals(self) -> Approvals:
+        """What waits for a person."""
+        return self._store.approvals
+
+    @property
+    def runs(self) -> Runs:
+        """What people do about runs."""
+        return self._store.runs
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """The last requests of sessions."""
+        return self._store.checkpoints
 
     async def pay(self) -> int:
         """Tell the store what it missed; called when it is back. Answers how many turns were told."""

@@ -8,6 +8,7 @@ from guardproxy.core import session
 from guardproxy.core.episode import pack_episode
 from guardproxy.core.fact import pack
 from guardproxy.core.model import Rung
+from guardproxy.core.tool_rules import first
 from guardproxy.core.view import Closing, View
 from guardproxy.telemetry.record import record_of
 
@@ -50,10 +51,34 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         if done.too_long
         else (),
         episodes=(pack_episode(episode),) if episode else (),
-        ledger=proxy.ledger.seal(turn.message, turn.new_advice, turn.put_back) if turn.new_advice else {},
+        ledger=proxy.ledger.seal(turn.message, turn.new_advice, turn.put_back, turn.kept)
+        if turn.new_advice or turn.kept
+        else {},
         close=decision.rule if decision.action == "cut" and decision.rung is Rung.CUT else "",
+        status=status_after(turn),
+        waits_for=done.waits_for,
+        pause=paused_by(turn),
+        pause_why=decision.reason if decision.action == "pause" else "",
         record=record_of(report),
         usage=usage,
         offset_ms=turn.offset_ms,
         count=turn.ask.count,
     )
+
+
+def status_after(turn: Turn) -> str:
+    """What the run waits for once this answer is there: a person, a result that comes later, or nothing."""
+    done, tools = turn.outcome, turn.proxy.policy.tools
+    if done.status_after != "active" or not done.calls or not (tools.later or tools.human):
+        return done.status_after
+    if any(first(tools.later, call) for call in done.calls):
+        return "waiting"
+    return "active"
+
+
+def paused_by(turn: Turn) -> str:
+    """Who pauses the session with this turn: a loop or a check whose run is handed to a person; "" = nobody."""
+    decision = turn.decision
+    if decision.action != "pause" or decision.rung is not Rung.CUT or turn.seen.paused:
+        return ""
+    return "budget" if decision.rule.startswith("budget.") else "loop"

@@ -5,15 +5,11 @@ Through the store, as `guardproxy trace`: every worker of every machine sees it 
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from rich.console import Console
-from rich.table import Table
 
 from guardproxy.config import Config
 from guardproxy.core.detectors import RULES
@@ -21,7 +17,7 @@ from guardproxy.core.fingerprint import pack
 from guardproxy.core.model import NO_FP, Kind, Step
 from guardproxy.core.scoped_exemption import SCOPES, moment
 from guardproxy.errors import ConfigError, GuardError
-from guardproxy.http import reach, trace
+from guardproxy.http import reach, terminal, trace
 from guardproxy.http.app import Proxy
 from guardproxy.replaying import labelled
 from guardproxy.store.labels import Added, Label
@@ -176,11 +172,6 @@ def _kept_ms(config: Config) -> int:
     return round(config.store.labels_days * DAY_MS)
 
 
-def me() -> str:
-    """Who sits at the terminal, as far as the environment says."""
-    return os.environ.get("USER") or os.environ.get("LOGNAME") or "unknown"
-
-
 def told(added: Added) -> str:
     """What the person reads who said it."""
     label = added.label
@@ -198,22 +189,14 @@ def told(added: Added) -> str:
 def show(labels: Sequence[Label], now_ms: int) -> None:
     """Print the labels as a table."""
     heads = ("label", "said at", "by", "session", "alarm", "exempts", "until", "hits", "note")
-    table = Table(*heads, box=None, pad_edge=False)
-    for column in table.columns:
-        column.overflow = "fold"
-    for one in labels:
-        alarm = f"{one.rule} ({one.action}, turn {one.turn})"
-        scope = f"{one.scope}{f', {one.tool}' if one.tool else ''}"
-        cells = (one.session, alarm, scope, _until(one, now_ms), str(one.hits), one.note)
-        table.add_row(one.id, moment(one.at_ms), one.by, *cells)
-    console = Console(markup=False, highlight=False)
-    if not console.is_terminal:
-        console.width = WIDE
-    console.print(table if labels else "no label is kept")
+    terminal.show(heads, (_row(one, now_ms) for one in labels), "no label is kept")
 
 
-WIDE = 200
-"""Columns of a table that is not shown on a terminal."""
+def _row(one: Label, now_ms: int) -> tuple[str, ...]:
+    alarm = f"{one.rule} ({one.action}, turn {one.turn})"
+    scope = f"{one.scope}{f', {one.tool}' if one.tool else ''}"
+    said = (one.id, moment(one.at_ms), one.by, one.session)
+    return (*said, alarm, scope, _until(one, now_ms), str(one.hits), one.note)
 
 
 def _until(label: Label, now_ms: int) -> str:

@@ -9,7 +9,8 @@ from typing import Protocol
 from guardproxy.core import pricing
 from guardproxy.core.budget import Need
 from guardproxy.core.edit import Reject
-from guardproxy.core.model import Call, Usage
+from guardproxy.core.model import Call, Message, Usage
+from guardproxy.core.proposals import Objection
 from guardproxy.errors import GuardError
 
 NO_USAGE = Usage()
@@ -39,6 +40,21 @@ class Seen(Protocol):
     def finish_reason(self) -> str: ...
     @property
     def complete(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """An attempt of this turn that was not the last: what the model proposed in it was sent back. See `Outcome`."""
+
+    reason: str
+    usage: Usage | None
+    produced_chars: int
+    calls: tuple[Call, ...]
+    finish_reason: str
+    status: int
+    started_ns: int
+    first_chunk_ns: int
+    ended_ns: int
 
 
 @dataclass(slots=True)
@@ -71,6 +87,16 @@ class Outcome:
     begin_ns: int = 0
     settle_ns: int = 0
     errors: list[str] = field(default_factory=list)
+    reason: str = "first"  # of the last attempt: first, reask, repair, verify, finalize
+    earlier: tuple[Earlier, ...] = ()  # the attempts before the last
+    objected: tuple[tuple[Objection, Call, int], ...] = ()  # with the call and the attempt, from 1
+    verification: str = ""  # of the final answer: passed, failed; "" = not looked at
+    failed_checks: tuple[str, ...] = ()
+    hygiene: tuple[tuple[str, str, str], ...] = ()  # (kind, mode, tool) of the results that were tidied
+    late: tuple[str, ...] = ()  # tools that were past their deadline
+    approval: tuple[str, str] = ("", "")  # id and state
+    waits_for: str = ""  # id of the approval that the thread waits for from now on
+    status_after: str = "active"  # of the thread: active, need_human, waiting
 
     def fail(self, error: GuardError) -> None:
         """The turn ended in an error of ours or of the provider's."""
@@ -84,6 +110,29 @@ class Outcome:
         """The turn was answered in our words."""
         self.outcome, self.answer, self.status, self.text = "answered", "own", 200, text
         self.text_chars = 0  # nobody is charged for our words
+
+    def pass_over(self, seen: Seen, reason: str) -> None:
+        """An attempt is over whose answer is not handed on: the next one begins with nothing."""
+        one = Earlier(
+            reason,
+            seen.usage,
+            seen.produced_chars,
+            seen.calls,
+            seen.finish_reason,
+            self.upstream_status,
+            self.upstream_started_ns,
+            self.first_chunk_ns,
+            time.time_ns(),
+        )
+        self.earlier += (one,)
+        self.usage, self.produced_chars, self.first_chunk_ns = None, 0, 0
+        self.calls, self.dropped, self.call_count, self.text, self.text_chars = (), (), 0, "", 0
+        self.sent = False
+
+    def released(self, message: Message) -> None:
+        """The turn was answered with calls that a person has allowed."""
+        self.outcome, self.answer, self.status = "answered", "calls", 200
+        self.calls, self.call_count, self.text = message.calls, len(message.calls), message.text
 
     def read(self, seen: Seen, *, dropped: bool) -> None:
         """Take over what the watcher saw of the provider's answer. `dropped`: its calls were taken out."""
@@ -107,8 +156,15 @@ class Outcome:
         if calls and self.answer == "text":
             self.answer, self.written, self.call_count = "calls", calls, len(calls)
 
+    def total(self, need: Need) -> Usage:
+        """What all attempts of the turn used."""
+        used = self.usage_or_estimate(need)
+        if not self.earlier:
+            return used
+        return pricing.together([*(one.usage or _estimated(one, need) for one in self.earlier), used])
+
     def usage_or_estimate(self, need: Need) -> Usage:
-        """What was used: the provider's figures, else the estimated input and what was produced, marked as such.
+        """What the last attempt used: the provider's figures, else estimated input and what was produced, marked so.
 
         A call that failed before it produced anything is not charged. What is made where nobody sees it (a whole
         answer whose client left, one in an encoding that is not read) is charged as it was held.
@@ -129,3 +185,7 @@ class Outcome:
         """Note the moment of the first byte of the answer's body."""
         if not self.first_chunk_ns:
             self.first_chunk_ns = time.time_ns()
+
+
+def _estimated(one: Earlier, need: Need) -> Usage:
+    return Usage(input=need.input_tokens, output=pricing.estimate_output(one.produced_chars), estimated=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TypeVar
 
 from guardproxy.config import Config
-from guardproxy.errors import GuardError
+from guardproxy.errors import ConfigError, GuardError
 from guardproxy.store import embedded
 from guardproxy.store.redis import Store
 
@@ -19,14 +20,25 @@ PATIENCE_MS = 5000
 
 
 def ask(config: Config, work: Callable[[Store], Awaitable[T]]) -> T:
-    """Do `work` with the store, a running proxy's too. Raises StoreError when it does not answer."""
+    """Do `work` with the store, a running proxy's too. Raises StoreError when it does not answer, and ConfigError for
+    a data directory on which no proxy ever ran.
+    """
     with ExitStack() as stack:
         path = None
         if not config.store.url:
+            _was_served(config.data_dir)
             running = embedded.start(config.data_dir)
             stack.callback(running.stop)
             path = running.socket_path
         return asyncio.run(_ask(config, path, work))
+
+
+def _was_served(data_dir: Path) -> None:
+    """A command looks at what a proxy left, or leaves behind; it makes no store where none ever was."""
+    if not (data_dir / embedded.LOCK).exists():
+        missing = "holds no guardproxy store" if data_dir.is_dir() else "does not exist"
+        message = f"the data directory {data_dir} {missing}: no proxy has run on it; give its --data-dir or --config"
+        raise ConfigError(message, param="store.data_dir")
 
 
 async def _ask(config: Config, path: str | None, work: Callable[[Store], Awaitable[T]]) -> T:

@@ -9,7 +9,8 @@ from guardproxy.core import pricing, scoped_exemption, session
 from guardproxy.core.edit import AppendText
 from guardproxy.core.model import Kind, Rung, Step, Usage
 from guardproxy.core.view import View
-from guardproxy.telemetry.report import Attempt, TurnReport
+from guardproxy.http import closing
+from guardproxy.telemetry.report import Attempt, Objected, TurnReport
 
 if TYPE_CHECKING:
     from guardproxy.http.outcome import Outcome
@@ -22,7 +23,8 @@ def report_of(turn: Turn, view: View) -> TurnReport:
     """The report of a turn whose answer is complete, or whose client left."""
     ask, done, opening, proxy = turn.ask, turn.outcome, turn.opening, turn.proxy
     declared = ask.declared
-    usage = done.usage_or_estimate(turn.need)
+    last = done.usage_or_estimate(turn.need)
+    usage = done.total(turn.need) if done.earlier else last
     facts = _new_facts(turn, view)
     ended_ns = done.ended_ns or time.time_ns()
     begun_ns = done.upstream_started_ns or ended_ns
@@ -51,7 +53,7 @@ def report_of(turn: Turn, view: View) -> TurnReport:
         error_type=done.error_type,
         traceparent=opening.traceparent,
         first_chunk_ns=done.first_chunk_ns,
-        attempts=(_attempt(turn, usage, ended_ns),) if done.sent else (),
+        attempts=_attempts(turn, last, ended_ns),
         usage=usage,
         cost_microusd=pricing.cost(turn.rates, usage),
         edits=turn.edit_names() if turn.edits else (),
@@ -62,7 +64,51 @@ def report_of(turn: Turn, view: View) -> TurnReport:
         prompt=scoped_exemption.agent_of(ask, proxy.printer) if turn.decision.rule else "",
         overhead_request_ns=begun_ns - turn.started_ns if begun_ns > turn.started_ns else 0,
         begin_ns=done.begin_ns,
+        objected=_objected(turn) if done.objected else (),
+        verification=done.verification,
+        failed_checks=done.failed_checks,
+        hygiene=done.hygiene,
+        approval=done.approval,
+        late=done.late,
+        missing=view.missing,
+        state=_state(turn),
     )
+
+
+def _attempts(turn: Turn, last: Usage, ended_ns: int) -> tuple[Attempt, ...]:
+    done = turn.outcome
+    if not done.earlier:
+        return (_attempt(turn, last, ended_ns),) if done.sent else ()
+    fingerprint = turn.proxy.printer.call
+    earlier = tuple(
+        Attempt(
+            started_ns=one.started_ns,
+            ended_ns=one.ended_ns,
+            first_chunk_ns=one.first_chunk_ns,
+            status=one.status,
+            usage=one.usage or Usage(estimated=True),
+            calls=tuple([(call.name, call.id, fingerprint(call)) for call in one.calls]),
+            finish_reason=one.finish_reason,
+            reason=one.reason,
+        )
+        for one in done.earlier
+    )
+    return (*earlier, _attempt(turn, last, ended_ns)) if done.sent else earlier
+
+
+def _objected(turn: Turn) -> tuple[Objected, ...]:
+    fingerprint = turn.proxy.printer.call
+    return tuple(
+        Objected(one.rule, call.name, one.action, one.mode, one.count, fingerprint(call), attempt)
+        for one, call, attempt in turn.outcome.objected
+    )
+
+
+def _state(turn: Turn) -> str:
+    """What the run waits for from now on."""
+    if turn.outcome.waits_for or turn.seen.paused or closing.paused_by(turn):
+        return "need_human" if turn.outcome.status_after == "need_human" else "paused"
+    return closing.status_after(turn)
 
 
 def finish(report: TurnReport, done: Outcome) -> TurnReport:
@@ -85,6 +131,7 @@ def _attempt(turn: Turn, usage: Usage, ended_ns: int) -> Attempt:
         usage=usage,
         calls=tuple([(call.name, call.id, fingerprint(call)) for call in calls]) if calls else (),
         finish_reason=done.finish_reason,
+        reason=done.reason,
     )
 
 

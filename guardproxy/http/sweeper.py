@@ -7,7 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from guardproxy.errors import StoreError
-from guardproxy.store.redis import Known, Store
+from guardproxy.store.known import Known
+from guardproxy.store.redis import Store
 from guardproxy.telemetry import RunEnd, Telemetry
 from guardproxy.telemetry.record import TurnRecord, read_record
 from guardproxy.telemetry.report import ACTED, CLOSING

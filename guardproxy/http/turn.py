@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from guardproxy.core import budget, interventions, policy as policies, pricing, session
-from guardproxy.core.edit import AppendText, DropCalls, Edit, ForbidTools, Reject, Reply, SpliceUsage
-from guardproxy.core.model import Ask, Decision, Message, Rung, Usage
+from guardproxy.core.edit import AppendText, Edit, PutBack, Reject, Reply, SpliceUsage
+from guardproxy.core.model import Ask, Decision, Line, Message, Rung, Usage
 from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.view import Opening, View
 from guardproxy.errors import BadAsk, GuardError, StoreError
-from guardproxy.http import intake, relay, reporting, settling
+from guardproxy.http import approving, guarded, heading, intake, preparing, relay, reporting, settling, stopping
 from guardproxy.http.outcome import Outcome
 from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
+    from guardproxy.core.proposals import Inspection
     from guardproxy.http.app import Proxy
+    from guardproxy.http.look import Look
     from guardproxy.telemetry.report import TurnReport
-
-NAMES = {AppendText: "advice", ForbidTools: "tools", DropCalls: "calls", SpliceUsage: "usage", Reply: "reply"}
-"""Names of edits in the header `x-guardproxy-edit`."""
 
 
 class Turn:
@@ -49,7 +48,16 @@ class Turn:
         self.decision = Decision("pass")
         self.edits: tuple[Edit, ...] = ()
         self.new_advice: tuple[Edit, ...] = ()
-        self.put_back: tuple[AppendText, ...] = ()
+        self.put_back: tuple[AppendText | PutBack, ...] = ()
+        self.kept: list[PutBack] = []
+        """What has to stand in later requests at the place of this turn's answer."""
+        self.inspection: Inspection | None = None
+        self.response: web.StreamResponse | None = None
+        """The answer, once its head is sent."""
+        self.look: Look | None = None
+        self.said_action = ""
+        self.stopped = ""
+        self.task = asyncio.current_task()
         self.view: View | None = None
         self.report: TurnReport | None = None
         self.settled = False
@@ -62,9 +70,13 @@ class Turn:
             return await self._answer()
         except GuardError as error:
             self.outcome.fail(error)
-            answer = self._error(error)
+            answer = heading.error(self, error)
             self.settle()
             return answer
+        except asyncio.CancelledError:
+            if not self.stopped or self.task is None or self.task.uncancel():
+                raise
+            return await stopping.end(self)
         finally:
             if not self.taken_back:
                 self.settle()
@@ -78,15 +90,21 @@ class Turn:
         begun = time.perf_counter_ns()
         self.view = await self._begin()
         self.outcome.begin_ns = time.perf_counter_ns() - begun
-        put_back = self.put_back = proxy.ledger.put_back(self.message, self.view.ledger) if self.view.ledger else ()
-        lost = bool(self.view.ledger) and not put_back
+        if self.view.paused == "approval" and proxy.policy.approvals.way == "hold":
+            await approving.wait(self)
+        lost = False
+        if self.view.ledger:
+            self.put_back, lost = proxy.ledger.put_back(self.message, self.view.ledger)
         exempt: tuple[ScopedExemption, ...] = ()
         if self.view.exempt or self.view.degraded:
             exempt = await proxy.books.exemptions.of(self.ask, self.view, self.opening.org, proxy.printer)
         self.decision = policies.decide(self.view, proxy.policy, lost=lost, exempt=exempt)
         if self.decision.exempted:
             proxy.books.exemptions.hit(self.opening.org, self.decision.exempted)
-        self.edits = self._edits(put_back)
+        cleaned = preparing.clean(self) if proxy.cleans and self.seen.admitted else ()
+        self.edits = self._edits(cleaned)
+        if self.decision.rung < Rung.FINALIZE and self.view.admitted:
+            self.inspection = preparing.inspection(self, exempt)
 
     def _opening(self) -> Opening:
         proxy, ask = self.proxy, self.ask
@@ -127,6 +145,11 @@ class Turn:
             self.proxy.spawn(self._take_back())
             raise
 
+    async def begin_again(self) -> None:
+        """Begin anew, after what held the run: nothing was held or counted before."""
+        self.opening = replace(self.opening, token=self.proxy.token())
+        self.view = await self._begin()
+
     async def _take_back(self) -> None:
         """Give back what an interrupted `begin` may hold: asked again by its token, the store answers the same."""
         self.outcome.outcome = "abandoned"
@@ -141,12 +164,13 @@ class Turn:
         found: Message | None = self.surface.message(self.ask, index)
         return found
 
-    def _edits(self, put_back: tuple[AppendText, ...]) -> tuple[Edit, ...]:
-        proxy, ask, view = self.proxy, self.ask, self.seen
+    def _edits(self, cleaned: tuple[Edit, ...]) -> tuple[Edit, ...]:
+        proxy, ask, view, put_back = self.proxy, self.ask, self.seen, self.put_back
         if self.decision.rung >= Rung.FINALIZE:
             ask = self.surface.widen(ask)  # the summary speaks of the whole window
-        context = interventions.Context(view, self.language, put_back)
-        advice = self._carried_out(ask, context)
+        texts = tuple(edit for edit in put_back if isinstance(edit, AppendText))
+        context = interventions.Context(view, self.language, texts)
+        advice = (*cleaned, *self._carried_out(ask, context))
         self.new_advice = tuple(edit for edit in advice if edit not in put_back)  # another attempt says the same once
         if any(isinstance(edit, Reply | Reject) for edit in self.new_advice):
             return self.new_advice
@@ -177,15 +201,53 @@ class Turn:
             raise StoreError(message)
         return self.view
 
+    @property
+    def checks(self) -> bool:
+        """Whether final answers are checked."""
+        return self.proxy.checks_finals and self.decision.rung < Rung.FINALIZE
+
+    @property
+    def reply_id(self) -> str:
+        """The id of an answer of ours."""
+        return f"chatcmpl-guardproxy-{self.opening.token}"
+
+    @property
+    def content_type(self) -> str:
+        """The media type of an answer of ours."""
+        return "text/event-stream" if self.ask.stream else "application/json"
+
+    @property
+    def late_action(self) -> bool:
+        """Whether something was decided after the headers were sent."""
+        return self.response is not None and self.decision.action != self.said_action
+
+    def need_more(self, size: int) -> tuple[Line, ...]:
+        """The lines to hold for one more attempt, whose request is `size` bytes longer."""
+        proxy = self.proxy
+        estimate = pricing.estimate_input(len(self.body.plain) + size, proxy.factor(self.ask.model))
+        usage = Usage(input=estimate, output=self.need.output_tokens)
+        need = budget.Need(estimate, self.need.output_tokens, pricing.cost(self.rates, usage))
+        return budget.price(proxy.policy.stored, need)
+
+    def stop(self, why: str) -> None:
+        """End this turn now: somebody has cut the run. The provider's stream is closed, the client is told."""
+        if not self.stopped and not self.settled and self.task is not None:
+            self.stopped = why
+            self.task.cancel()
+
     async def _answer(self) -> web.StreamResponse:
         for edit in self.edits:
             if isinstance(edit, Reply):
                 return await self._reply(edit)
             if isinstance(edit, Reject):
                 self.outcome.reject(edit)
-                answer = self._error(BadAsk(edit.message, status=edit.status, code=edit.code))
+                answer = heading.error(self, BadAsk(edit.message, status=edit.status, code=edit.code))
                 self.settle()
                 return answer
+        if self.seen.approval_state in approving.DECIDED and (answered := await approving.resume(self)) is not None:
+            return answered
+        if self.inspection is not None or self.checks:
+            return await guarded.forward(self)
         return await relay.forward(self)
 
     async def _reply(self, edit: Reply) -> web.StreamResponse:
@@ -193,9 +255,8 @@ class Turn:
         if self.ask.finish_tool:
             tool, argument = self.ask.finish_tool
             finish = (tool, argument, os.urandom(8).hex()[:9])
-        reply_id = f"chatcmpl-guardproxy-{self.opening.token}"
         kind, body = self.surface.reply(
-            self.ask, edit.text, reply_id=reply_id, created=self.started_ns // 10**9, finish=finish
+            self.ask, edit.text, reply_id=self.reply_id, created=self.started_ns // 10**9, finish=finish
         )
         self.outcome.own(edit.text)
         self.settle()
@@ -203,39 +264,11 @@ class Turn:
 
     def guard_headers(self) -> list[tuple[str, str]]:
         """The `x-guardproxy-*` headers of the answer (DESIGN section 5)."""
-        found = [("x-guardproxy-verdict", self.decision.action)]
-        if self.decision.rule:
-            found.append(("x-guardproxy-rule", self.decision.rule))
-        if self.view:
-            view, opening = self.view, self.opening
-            first = view.traceparent or (opening.traceparent if view.new_session else "")
-            trace = self.proxy.telemetry.trace_id(view.session, view.session_started_ms, opening.org, first)
-            found.append(("x-guardproxy-session-id", self.view.session))
-            found.append(("x-guardproxy-trace-id", trace))
-            found.append(("x-guardproxy-turn", str(self.view.turn)))
-            found.append(("x-guardproxy-budget-remaining", budget.remaining(self.view)))
-        if self.edits and (names := self.edit_names()):
-            found.append(("x-guardproxy-edit", ",".join(names)))
-        return found
+        return heading.headers(self)
 
     def edit_names(self) -> tuple[str, ...]:
         """What was changed in the request or its answer, each name once."""
-        return tuple(dict.fromkeys(NAMES[type(edit)] for edit in self.edits if type(edit) in NAMES))
-
-    def _error(self, error: GuardError) -> web.Response:
-        extra: dict[str, object] = {"rule": self.decision.rule} if self.decision.rule else {}
-        headers = self.guard_headers()
-        known = dict(headers)
-        for name in ("session_id", "trace_id"):
-            value = known.get(f"x-guardproxy-{name.replace('_', '-')}")
-            extra |= {name: value} if value else {}
-        if error.status == 503:
-            headers.append(("Retry-After", "1"))
-        elif error.status < 500:
-            headers.append(("x-should-retry", "false"))
-        headers.append(("Content-Type", "application/json"))
-        self.outcome.status = error.status
-        return web.Response(status=error.status, body=self.surface.error(error, extra), headers=headers)
+        return heading.names(self.edits)
 
     def settle(self) -> None:
         """Trip 2 and the report, once; nobody waits for them but `Proxy.close`.

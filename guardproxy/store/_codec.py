@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Opening, Spent, View
 from guardproxy.errors import StoreError
 
@@ -50,7 +51,7 @@ def _lines(
         letter = {"session": "s", "span": "p"}.get(scope, "w")
         letter = letter.upper() if clock else letter
         keys += [key] if letter == "w" else []
-        names += _encode(f"{letter}:{dimension}")
+        names += encode(f"{letter}:{dimension}")
         kinds += {"s": "t", "p": "q", "w": "v"}.get(letter, letter) if dimension == "turns" else letter
     return kinds, tuple(keys), names, _amounts(limits)
 
@@ -67,9 +68,9 @@ def _amounts(amounts: tuple[int, ...]) -> bytes:
         return _integers(len(amounts)).pack(*[max(-1, min(amount, AMOUNT)) for amount in amounts])
 
 
-def _bare(values: Sequence[object]) -> bytes:
+def bare(values: Sequence[object]) -> bytes:
     """The values of a list one after another: the scripts read them faster than a list, and may read but the first."""
-    return _encode(values)[1 if len(values) < _SHORT else 3 :]
+    return encode(values)[1 if len(values) < _SHORT else 3 :]
 
 
 _SHORT = 16  # a msgpack list of fewer has one byte in front, one of more three
@@ -81,7 +82,7 @@ def opening(value: Opening, *, newest: int = 0) -> tuple[bytes, ...]:
     sent = fact.rounds[-newest:]
     scopes, dimensions, holds, limits, keyed, clocks = zip(*lines, strict=True) if lines else ((),) * 6
     kinds, keys, names, most = _lines(scopes, dimensions, limits, keyed, clocks)
-    head = _bare(
+    head = bare(
         (
             value.token,
             _name(who.session),
@@ -103,14 +104,14 @@ def opening(value: Opening, *, newest: int = 0) -> tuple[bytes, ...]:
             keys,
         )
     )
-    rounds = _bare([(r.digest, r.index, len(r.facts), r.counts) for r in reversed(sent)])
-    facts = [_bare(r.facts) for r in sent]
+    rounds = bare([(r.digest, r.index, len(r.facts), r.counts) for r in reversed(sent)])
+    facts = [bare(r.facts) for r in sent]
     return (head, _pack(fact.boundary), _pack(fact.blank), rounds, names, most + _amounts(holds), *facts)
 
 
 def closing(value: Closing, *, swept: bool = False) -> tuple[bytes, ...]:
     """ARGV of `settle.lua`. `swept`: settle only if the lease has ended, with use = hold."""
-    head = _bare(
+    head = bare(
         (
             value.token,
             _name(value.session),
@@ -128,9 +129,20 @@ def closing(value: Closing, *, swept: bool = False) -> tuple[bytes, ...]:
             value.count,
             value.offset_ms,
             swept,
+            STATUSES.index(value.status),
+            value.waits_for,
+            value.pause,
+            value.pause_why,
         )
     )
-    return (head, value.record, _bare(value.facts), *value.episodes, *value.ledger.values())
+    return (head, value.record, bare(value.facts), *value.episodes, *value.ledger.values())
+
+
+def extension(token: str, attempt: str, lines: Sequence[Line], offset_ms: int) -> tuple[bytes, bytes, bytes]:
+    """ARGV of `extend.lua`. `attempt` is new for each, and the same when the call is sent again."""
+    scopes, dimensions, holds, limits, keyed, clocks = zip(*lines, strict=True) if lines else ((),) * 6
+    _, _, names, most = _lines(scopes, dimensions, limits, keyed, clocks)
+    return bare((token, attempt, offset_ms)), names, most + _amounts(holds)
 
 
 def view(reply: object, value: Opening) -> View:
@@ -143,15 +155,15 @@ def view(reply: object, value: Opening) -> View:
 
 def _view(reply: Any, value: Opening) -> View:
     answer, ring, kept, since, *told = reply
-    steps, turn, now, retry, admitted, answers, rearmed, equal, span, span_at, *more = _NUMBERS.unpack_from(answer)
-    born, new_session, counted, panic, main, exempt, *sizes = more
+    steps, turn, now, retry, admitted, answers, rearmed, equal, span, span_at, *rest = _NUMBERS.unpack_from(answer)
+    born, new_session, counted, panic, main, exempt, since_ms, status, missing, *sizes = rest
     at, found = _NUMBERS.size, []
     for size in sizes:
         found.append(answer[at : at + size])
         at += size
-    sid, thread, closed_by, traceparent, counters, rest = found
-    short, counts = _unpack(b"\x92" + rest) if rest else ((), {})
-    lines = value.lines
+    sid, thread, closed_by, traceparent, counters, rare = found
+    short, counts, raised, *asked = _unpack(b"\x97" + rare) if rare else ((), {}, (), "", "", "", "")
+    lines = _raised(value.lines, raised) if raised else value.lines
     spent = _integers(2 * len(lines)).unpack(counters) if counters else ()
     facts = _facts(_SIZED(0xDD, kept) + ring) if kept else []
     return View(
@@ -182,10 +194,23 @@ def _view(reply: Any, value: Opening) -> View:
         traceparent=traceparent.decode(),
         main=main == 1,
         exempt=exempt,
+        since_ms=since_ms,
+        status=STATUSES[status],
+        missing=missing == 1,
+        paused=asked[0],
+        paused_why=asked[1],
+        approval=asked[2],
+        approval_state=asked[3],
     )
 
 
-_NUMBERS = Struct("<22q")
+def _raised(lines: tuple[Line, ...], raised: Sequence[int]) -> tuple[Line, ...]:
+    """The lines with the limits that people raised for this session: a flat list of places and limits."""
+    limits = dict(zip(raised[::2], raised[1::2], strict=True))
+    return tuple([line._replace(limit=int(limits.get(i, line.limit))) for i, line in enumerate(lines, 1)])
+
+
+_NUMBERS = Struct("<25q")
 _SIZED = Struct(">BI").pack
 
 
@@ -203,11 +228,14 @@ def unpack(state: bytes) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
-FORM = 2
+FORM = 3
 """How the scripts keep a session: the first byte of it. See `state.lua`, and there for the order of the values."""
 
 SESSION = ("born", "at", "seen", "idle", "turn", "span", "span_at", "threads", "answers", "tooled")
 TEXTS = ("closed", "main", "latest", "traceparent")
+
+STATUSES = ("active", "need_human", "waiting")
+"""Of a thread, by their numbers in the scripts."""
 
 
 def session(state: bytes) -> dict[str, Any]:
@@ -230,8 +258,8 @@ def _name(text: str) -> str:
     return text
 
 
-def _encode(value: object) -> bytes:
-    """Lone surrogates (from a client's JSON escapes) have no UTF-8 form; they become question marks."""
+def encode(value: object) -> bytes:
+    """As msgpack. Lone surrogates (from a client's JSON escapes) have no UTF-8 form; they become question marks."""
     try:
         return _pack(value)
     except UnicodeEncodeError:

@@ -1,7 +1,8 @@
 -- begin: admit one attempt of a turn, or say why not. Whole or not at all, safe to run twice.
 --
 -- Follows state.lua and resolve.lua in the same script and uses their locals: run (nil: a new thread), number, restart.
--- The answer: see `answer_now`, then the ring, how many facts are in it, how many of them are to be left out, and,
+-- The answer: see `answer_now` (what is rare in it is one list, `more`: the lines that are short, counters, limits that
+-- people raised, who paused it and why, the approval waited for and its state), then the ring, how many facts are in it, how many of them are to be left out, and,
 -- where there are any, episodes and ledger (flat pairs).
 local RING, SLACK, ASKED, REARMS = 64, 32, 16, 3
 
@@ -15,7 +16,7 @@ local read = run and call('MGET', mark, P .. 't:' .. run, P .. 'r:' .. run) or c
 local s = read_session(read[1])
 local new_session, unresolved = not s, not run
 s = s or { born = now, at = now, seen = now, idle = 0, turn = 0, span = 0, span_at = now, threads = 0, answers = 0,
-  tooled = false, closed = '', main = '', latest = '', traceparent = traceparent, layout = '', counters = '' }
+  tooled = false, closed = '', main = '', latest = '', traceparent = traceparent, notes = '', layout = '', counters = '' }
 if unresolved then
   name = sub(head, 1, 12) .. '-' .. (s.threads + 1)
   run = sid .. SEP .. name
@@ -39,8 +40,9 @@ if heir_of then
 end
 local unknown = not t
 t = t or { at = now, turn = 0, steps = 0, held_facts = 0, count = 0, equal = 0, open = 0, live = 0, era = 0,
-  renewed = 0, rearmed = 0, answers = 0, taken = true, told = false, state = '', answer = '', delivered = '',
-  conversation = '', names = '', user = '', head = session == '' and head or '', closed = '' }
+  renewed = 0, rearmed = 0, answers = 0, taken = true, told = false, answered = 0, status = 0, state = '', answer = '',
+  delivered = '', conversation = '', names = '', user = '', head = session == '' and head or '', closed = '',
+  waits = '' }
 if ring == '' then t.held_facts = 0 end
 local seen = user ~= '' and not new_session and (user == t.user or call('SISMEMBER', P .. 'v:' .. sid, user) == 1)
 local H = P .. 'h:' .. t.head -- of derived runs alone: only they are found, and started again, by their head
@@ -58,6 +60,10 @@ local function refuse(answer, kept)
   return reply(answer, kept and ring or '', kept, 0, run)
 end
 
+local aside = not tooled and s.tooled -- a title, a compaction: costs, but is no turn
+local since = t.answered > 0 and not aside and math.max(1, now - t.answered) or 0
+local status, missing = aside and 0 or t.status, 0
+
 -------------------------------------------------------------------------------------------------- is it closed
 -- Budgets are re-opened by people only; a loop's cut by a new word from the user, three times.
 local closed = s.closed ~= '' or t.closed ~= ''
@@ -69,12 +75,40 @@ if closed and not rearm and panic == 0 then -- in a panic nothing is ended, all 
   if one == s or not fresh then one.at = now end -- a start again meets the cut for a while after it, not for ever
   if one == s then save_session(sid, s) else save_thread(run, t) end
   return refuse(put(ANSWER, t.steps, t.turn > 0 and t.turn or s.turn, now, 0, 1, one.answers, t.rearmed, t.equal,
-    s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt, #sid, #name, #one.closed,
-    #s.traceparent, 0, 0, sid, name, one.closed, s.traceparent, '', ''), t)
+    s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt, since, status, 0, #sid, #name,
+    #one.closed, #s.traceparent, 0, 0, sid, name, one.closed, s.traceparent, '', ''), t)
+end
+
+-------------------------------------------------------------------------------------------------- is it paused
+-- By a person, a loop or a budget: the session. By an approval that is open: the thread. Only people end it, and time.
+local notes, paused, why, approval, verdict = nil, '', '', aside and '' or t.waits, ''
+if s.notes ~= '' then
+  notes = unpacked(s.notes)
+  paused, why = notes.paused or '', notes.paused and notes.why or ''
+end
+if approval ~= '' then
+  local found = call('HMGET', P .. 'approval:' .. approval, 'state', 'expires_ms', 'tool')
+  verdict = found[1] or 'expired' -- of one that is gone nobody knows more
+  if verdict == 'pending' then
+    if now >= tonumber(found[2]) then
+      verdict = 'expired'
+    elseif paused == '' then
+      paused, why = 'approval', found[3]
+    end
+  end
+end
+if panic == 1 then paused, why = '', '' end
+if paused ~= '' then
+  local one = paused == 'approval' and t or s
+  one.answers = one.answers + 1
+  if one == s then save_session(sid, s) else save_thread(run, t) end
+  local more = pack({}, {}, {}, paused, why, approval, verdict)
+  return refuse(put(ANSWER, t.steps, t.turn > 0 and t.turn or s.turn, now, 0, 0, one.answers, t.rearmed, t.equal,
+    s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt, since, status, 0, #sid, #name, 0,
+    #s.traceparent, 0, #more, sid, name, '', s.traceparent, '', more), t)
 end
 
 ------------------------------------------------------------------------------------------ what is new about it
-local aside = not tooled and s.tooled -- a title, a compaction: costs, but is no turn
 local same = not aside and not unknown and t.conversation == conversation
 local retry = same and (t.state == 'failed' or t.state == 'abandoned'
   or (not fresh and t.state == 'open' and t.open < 2))
@@ -103,6 +137,12 @@ if not (aside or same) then
     end
   end
   if older and not took and (unknown or looking or (news == rounds and count > t.count)) then return 0 end
+  -- The agent forgot to append: its history has grown by words of the user, and has no new round, nor the one it was
+  -- given. Under a head that this thread did not have before, it is a compaction.
+  if looking and not took and news == 0 and t.state == 'answered' and count > t.count and user ~= '' and not seen
+    and call('HGET', P .. 'd:' .. sid, 'head:' .. head) == name then
+    missing = 1
+  end
 end
 
 -- Genuine: new words after a final answer that was handed on as such.
@@ -122,6 +162,13 @@ end
 local opens = new_session or (s.main == name and (genuine or rearm or begins))
 local old_span = s.span
 if opens then s.span, s.span_at = s.span + 1, now end
+local extra = notes and notes.extra
+if extra and opens then -- what a span was given more ends with it
+  for what in pairs(extra) do
+    if sub(what, 1, 1) == 'p' or sub(what, 1, 1) == 'P' then extra[what] = nil end
+  end
+  s.notes = pack(notes)
+end
 local turn = retry and t.turn or s.turn + (aside and 0 or 1)
 
 ------------------------------------------------------------------------------------------- is there room for it
@@ -148,7 +195,15 @@ else -- what none of these lines asks for is kept behind them: a session may be 
     end
   end
 end
-local keyed = 0
+local keyed, raised = 0, {}
+if extra then
+  for i, what in ipairs({ unpacked(layout) }) do
+    if extra[what] and amounts[i] >= 0 then
+      amounts[i] = math.min(amounts[i] + extra[what], 2 ^ 53)
+      raised[#raised + 1], raised[#raised + 2] = i, amounts[i]
+    end
+  end
+end
 for i = 1, #kinds do
   local kind, u = byte(kinds, i), 2 * i - 1
   local limit, hold = amounts[i], amounts[#kinds + i]
@@ -168,13 +223,13 @@ for i = 1, #kinds do
   if limit >= 0 and panic == 0 and spent[u] + spent[u + 1] + hold > limit then short[#short + 1] = i end
 end
 
-local counts, any = {}, #short > 0
+local counts, any = {}, #short > 0 or #raised > 0 or approval ~= ''
 local function answer_now(admitted, standing)
-  local thread, steps, more = name, t.steps, any and pack(short, counts) or ''
+  local thread, steps, more = name, t.steps, any and pack(short, counts, raised, '', '', approval, verdict) or ''
   if aside then thread, steps = 'aside', 0 end
   return put(ANSWER, steps, turn, now, retry and 1 or 0, admitted, 0, t.rearmed, equal, s.span, s.span_at, s.born,
-    new_session and 1 or 0, aside and 0 or 1, panic, s.main == name and 1 or 0, exempt, #sid, #thread, 0,
-    #s.traceparent, #standing, #more, sid, thread, '', s.traceparent, standing, more)
+    new_session and 1 or 0, aside and 0 or 1, panic, s.main == name and 1 or 0, exempt, since, status, missing,
+    #sid, #thread, 0, #s.traceparent, #standing, #more, sid, thread, '', s.traceparent, standing, more)
 end
 if #short > 0 then
   return refuse(answer_now(0, put(integers, unpack(spent, 1, size))), not aside and t or nil)
@@ -208,6 +263,7 @@ end
 
 if not aside then
   local renew = now - t.renewed >= HOUR -- a TTL costs as much as a write
+  local ttl = s.notes ~= '' and KEPT_TTL or RUN_TTL
 
   -- Counters of calls and tools in the new rounds. What was done before the new words belongs to the old span. A retry
   -- is judged by those of the first attempt.
@@ -294,7 +350,7 @@ if not aside then
   if s.latest ~= head .. name then -- the latest thread of a head; the threads there are
     call('HSET', P .. 'd:' .. sid, 'head:' .. head, name)
     if new_thread then call('HSET', P .. 'd:' .. sid, 'thread:' .. name, now) end
-    call('PEXPIRE', P .. 'd:' .. sid, RUN_TTL)
+    call('PEXPIRE', P .. 'd:' .. sid, ttl)
     s.latest = head .. name
   end
   if t.head ~= '' then
@@ -312,11 +368,13 @@ if not aside then
   if took then t.taken = true end
   if not same then t.open, t.era = 0, t.era + 1 end -- an attempt at an earlier conversation leaves this one alone
   t.turn, t.state, t.conversation, t.count, t.equal, t.at = turn, 'open', conversation, count, equal, now
+  if not same then t.status = 0 end -- what it waited for is here, or the user goes on without
+  if t.waits ~= '' then t.answers = 0 end
   t.open, t.live = t.open + 1, t.live + 1
   if user ~= '' then
     if not seen then
       call('SADD', P .. 'v:' .. sid, user)
-      call('PEXPIRE', P .. 'v:' .. sid, RUN_TTL)
+      call('PEXPIRE', P .. 'v:' .. sid, ttl)
     end
     t.user = user
   end
@@ -324,7 +382,7 @@ if not aside then
     t.renewed = now
     for _, key in ipairs({ 'v:' .. sid, 'x:' .. sid, 'd:' .. sid, 'b:' .. sid .. ':p' .. s.span, 'r:' .. run,
       'e:' .. run, 'g:' .. run, 'o:' .. run }) do
-      call('PEXPIRE', P .. key, RUN_TTL)
+      call('PEXPIRE', P .. key, ttl)
     end
     call('ZADD', P .. 'sessions', now, sid)
     call('ZREMRANGEBYSCORE', P .. 'sessions', '-inf', now - RUN_TTL)

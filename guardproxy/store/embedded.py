@@ -38,6 +38,9 @@ MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=127"}
 """The server makes and frees the same small things with every script; glibc keeps 7 of a size at hand. Measured: 5 %
 of a turn's instructions. A few megabytes at most; another libc does not look at it, and a setting of the user wins."""
 
+LOCK = "lock"
+"""The file in a data directory that whoever runs a server there has locked. A directory without it never had one."""
+
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
@@ -150,7 +153,7 @@ def answers(socket_path: str, timeout_s: float = 0.25) -> bool:
 def _open_lock(directory: Path) -> int:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        return os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise ConfigError(
             f"the data directory {directory} cannot be used: {error.strerror}", param="store.data_dir"

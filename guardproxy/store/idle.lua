@@ -1,10 +1,11 @@
 -- idle: sessions without a turn for so long, each handed out once. A later turn makes the session idle-able again.
 --
--- Follows state.lua in the same script.
+-- Follows state.lua and look.lua in the same script.
 -- KEYS[1]  "gp:{<org>}:"
 -- ARGV[1]  idle for so many milliseconds; ARGV[2] clock offset; ARGV[3] how many at most
 local clock = call('TIME')
-local since = clock[1] * 1000 + math.floor(clock[2] / 1000) + tonumber(ARGV[2]) - tonumber(ARGV[1])
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000) + tonumber(ARGV[2])
+local since = now - tonumber(ARGV[1])
 local found = call('ZRANGEBYSCORE', P .. 'idle', '-inf', since, 'LIMIT', 0, ARGV[3])
 local answer = {}
 for _, sid in ipairs(found) do
@@ -17,7 +18,7 @@ for _, sid in ipairs(found) do
     if s then
       s.idle = 0
       save_session(sid, s, 'KEEPTTL')
-      answer[#answer + 1] = { sid, raw, call('HKEYS', P .. 'd:' .. sid) }
+      answer[#answer + 1] = { sid, unpack(look(sid, now)) }
     end
   end
 end

@@ -6,17 +6,21 @@ Every method raises `StoreError` when the server does not answer in time; see `_
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 from guardproxy.core.memo import Memo
+from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import ConfigError, StoreError
 from guardproxy.store import _codec
 from guardproxy.store._client import Client, OnChange
 from guardproxy.store._wire import address
+from guardproxy.store.approvals import Approvals
+from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
 
 ORGS = "gp:orgs"
@@ -39,11 +43,14 @@ KNOWN = 8_000
 
 SCRIPTS = {
     "begin": ("state.lua", "resolve.lua", "begin.lua"),
-    "settle": ("state.lua", "settle.lua"),
+    "settle": ("state.lua", "handover.lua", "settle.lua"),
+    "extend": ("state.lua", "extend.lua"),
     "sweep": ("sweep.lua",),
     "renew": ("renew.lua",),
-    "idle": ("state.lua", "idle.lua"),
+    "idle": ("state.lua", "look.lua", "idle.lua"),
+    "known": ("state.lua", "look.lua", "known.lua"),
     "label": ("state.lua", "label.lua"),
+    "approval": ("state.lua", "approval.lua"),
 }
 """Scripts by name, and the files each is made of."""
 
@@ -59,28 +66,13 @@ class Swept:
     turn: int
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A session as it stands: times in milliseconds of the store's clock. `closed` names the rule, "" = open."""
-
-    org: str
-    session: str
-    started_ms: int
-    at_ms: int
-    turn: int
-    span: int
-    closed: str
-    main: str
-    traceparent: str
-    threads: tuple[str, ...]
-
-
 class Store:
     """One connection to the store, for one event loop. Make it with `connect`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self.labels = Labels(client)
+        self.approvals = Approvals(client)
         self._orgs: set[str] = set()
         self._orgs_of = 0
         self._known = Memo[str, bool](KNOWN)
@@ -147,6 +139,14 @@ class Store:
         reply.add_done_callback(lambda answered: done(self._client.ran(answered)))
         return True
 
+    async def extend(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> bool:
+        """Hold for one more attempt under a token: all lines or none, but not the turn and its calls again.
+
+        False: no room, or the token holds nothing any more. `settle` gives back the sum.
+        """
+        words = _codec.extension(token, secrets.token_hex(8), lines, offset_ms)
+        return await self._client.run("extend", _key(org), words) == 1
+
     async def renew(self, org: str, token: str, lease_ms: int, offset_ms: int = 0) -> None:
         """Lengthen a hold to `lease_ms` from now; never shorten it."""
         words = (token.encode(), str(lease_ms).encode(), str(offset_ms).encode())
@@ -175,19 +175,21 @@ class Store:
         """The newest 256 turn records of a session, oldest first."""
         return _list(await self._client.command("LRANGE", f"{_codec.prefix(org)}x:{session}", -RECORDS, -1))
 
-    async def session_state(self, org: str, session: str) -> Known | None:
+    async def session_state(self, org: str, session: str, offset_ms: int = 0) -> Known | None:
         """A session as it stands, or None if there is none of that id."""
-        key = _codec.prefix(org)
-        state, parts = await asyncio.gather(
-            self._client.command("GET", f"{key}s:{session}"), self._client.command("HKEYS", f"{key}d:{session}")
-        )
-        return _known(org, session, state, _list(parts))
+        words = (session.encode("utf-8", "replace"), str(offset_ms).encode())
+        return known(org, session, _list(await self._client.run("known", _key(org), words)))
 
     async def list_sessions(self, org: str, limit: int = 50) -> list[Known]:
-        """Sessions of the last day, newest first; ordered by the hour of their last turn or their start."""
-        names = _list(await self._client.command("ZREVRANGE", f"{_codec.prefix(org)}sessions", 0, limit - 1))
+        """Sessions of the last day, and of the last eight those that people were asked about; newest first.
+
+        `limit` of each at most, found by the hour of their last turn or their start.
+        """
+        sets = (f"{_codec.prefix(org)}{name}" for name in ("sessions", "asked"))
+        lists = await asyncio.gather(*(self._client.command("ZREVRANGE", key, 0, limit - 1) for key in sets))
+        names = dict.fromkeys(name for some in lists for name in _list(some))
         found = await asyncio.gather(*(self.session_state(org, name.decode()) for name in names))
-        return [session for session in found if session]
+        return sorted((session for session in found if session), key=lambda one: -one.at_ms)
 
     async def idle_sessions(self, older_ms: int, offset_ms: int = 0) -> list[Known]:
         """Sessions of all orgs without a turn for `older_ms`. Each is handed out once, to one caller."""
@@ -195,8 +197,8 @@ class Store:
         for org in await self.orgs():
             words = (str(older_ms).encode(), str(offset_ms).encode(), str(AT_ONCE).encode())
             reply = _list(await self._client.run("idle", _key(org), words))
-            known = [_known(org, name.decode(), state, parts) for name, state, parts in reply]
-            found += [session for session in known if session]
+            sessions = [known(org, name.decode(), looked) for name, *looked in reply]
+            found += [session for session in sessions if session]
         return found
 
     async def panic(self, on: bool | None = None) -> bool:  # noqa: FBT001  # a switch
@@ -262,22 +264,3 @@ def _list(reply: object) -> list[Any]:
         message = "the store gave an answer that cannot be read"
         raise StoreError(message)
     return reply
-
-
-def _known(org: str, session: str, state: object, parts: list[bytes]) -> Known | None:
-    fields = _codec.session(state) if isinstance(state, bytes) else {}
-    if not fields:
-        return None
-    threads = sorted(raw.decode()[len("thread:") :] for raw in parts if raw.startswith(b"thread:"))
-    return Known(
-        org=org,
-        session=session,
-        started_ms=fields["born"],
-        at_ms=fields["at"],
-        turn=fields["turn"],
-        span=fields["span"],
-        closed=fields["closed"],
-        main=fields["main"],
-        traceparent=fields["traceparent"],
-        threads=tuple(threads),
-    )

@@ -1,15 +1,16 @@
 -- settle: give back what a token holds, count what was used, keep what the answer was. Safe to run twice: without a
 -- hold it does nothing. The sweeper runs it too, for tokens past their lease: then the use is the hold.
 --
--- Follows state.lua in the same script.
+-- Follows state.lua and handover.lua in the same script.
 -- KEYS[1]  "gp:{<org>}:"
--- ARGV[1]  msgpack: the locals below, in this order. `ledger` are the anchors of its values
+-- ARGV[1]  msgpack: the locals below, in this order. `status`, `waits`: see state.lua; `pause`: who pauses the session
+--          (loop, budget), "" = nobody. `ledger` are the anchors of its values
 -- ARGV[2]  the record of the turn ("" = none); ARGV[3] the facts in their envelopes; ARGV[4..] episodes, then ledger
 --          values
 --
 -- Answers {} when nothing was held, else {session, thread, turn}.
 local token, session, thread, outcome, answer, spent, delivered, links, facts, episodes, ledger, close, close_session,
-  count, offset, swept = unpacked(ARGV[1])
+  count, offset, swept, status, waits, pause, pause_why = unpacked(ARGV[1])
 local EPISODES, LEDGER, RECORDS, SLACK, LINKED = 16, 64, 256, 64, 256
 local LINK_TTL, SAME_TTL = 2 * HOUR, 10 * MINUTE
 local STAMP = 1e10 -- a link's score is count * STAMP + time: the count decides, among equals the latest
@@ -66,6 +67,9 @@ for i = 1, #names do
 end
 if s then s.counters = put(integers, unpack(values, 1, size)) end
 
+-- Whether people are asked for from now on: then all that finds the run again is kept for so long.
+local asks = not aside and (status > 0 or waits ~= '' or pause ~= '')
+
 -- Append what is new and bound the list; a list just made has no TTL yet.
 local function append(key, from, some, bound, slack)
   local length = 0
@@ -76,10 +80,10 @@ end
 
 -- A round was given to one run, mostly: then a string will do.
 if run ~= '' and outcome == 'answered' then
-  local one = pack(count, now, run)
+  local one, ttl = pack(count, now, run), asks and KEPT_TTL or LINK_TTL
   for i = 1, #links do
     local given = P .. 'n:' .. links[i]
-    local old = call('SET', given, one, 'PX', LINK_TTL, 'GET')
+    local old = call('SET', given, one, 'PX', ttl, 'GET')
     local other
     if old and old ~= MANY then
       local long, at, whose = unpacked(old)
@@ -92,8 +96,8 @@ if run ~= '' and outcome == 'answered' then
       local key = P .. 'm:' .. links[i]
       call('ZADD', key, string.format('%.0f', count * STAMP + now % STAMP), run)
       call('ZREMRANGEBYRANK', key, 0, -LINKED - 1)
-      call('PEXPIRE', key, LINK_TTL)
-      call('SET', given, MANY, 'PX', LINK_TTL)
+      call('PEXPIRE', key, ttl)
+      call('SET', given, MANY, 'PX', ttl)
     end
   end
 end
@@ -129,6 +133,7 @@ if t then
     t.open = math.max(0, t.open - 1)
     if outcome == 'answered' then
       t.state, t.answer, t.delivered, t.taken = outcome, answer, delivered, false
+      t.answered, t.status, t.waits = now, status, waits
     elseif t.open == 0 and t.state ~= 'answered' then
       t.state, t.answer, nothing = outcome, '', true
     end
@@ -140,7 +145,7 @@ if t then
     end
   end
   if close ~= '' then t.closed, t.answers = close, 0 end
-  save_thread(run, t, 'KEEPTTL')
+  save_thread(run, t, not asks)
 end
 
 -- A derived run is done with this attempt; an ending of ours may be answered by a client that starts again.
@@ -159,7 +164,16 @@ end
 
 if ARGV[2] ~= '' then append(P .. 'x:' .. sid, 2, 1, RECORDS, SLACK) end
 if s then
-  if close_session then s.closed, s.answers = close ~= '' and close or 'session', 0 end
+  if close_session and s.closed ~= 'operator' then s.closed, s.answers = close ~= '' and close or 'session', 0 end
+  if asks then
+    local notes = s.notes ~= '' and unpacked(s.notes) or {}
+    if pause ~= '' and not notes.paused then
+      notes.paused, notes.by, notes.why, s.answers = pause, pause, pause_why, 0
+      note_change(sid, now, pause, 'pause', pause_why)
+    end
+    s.notes = pack(notes) -- not '': kept for longer
+    keep_longer(sid, run, t, s.span, now)
+  end
   if not swept then
     s.seen = now
     if now - s.idle >= MINUTE then
@@ -167,7 +181,7 @@ if s then
       call('ZADD', P .. 'idle', now, sid)
     end
   end
-  save_session(sid, s, 'KEEPTTL')
+  save_session(sid, s, not asks)
 end
 local _, at = string.find(run, SEP, 1, true)
 return { sid, at and sub(run, at + 1) or 'aside', turn }

@@ -15,19 +15,19 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from guardproxy.config import TelemetrySection
+from guardproxy._settings import TelemetrySection
 from guardproxy.telemetry import log, semconv
 from guardproxy.telemetry._ids import read_traceparent, run_ids
 from guardproxy.telemetry._rounds import Recent, Round
 from guardproxy.telemetry._snapshot import Fleet, Snapshot, merge
 from guardproxy.telemetry.metrics import Meter, RunMetrics
-from guardproxy.telemetry.report import CLOSING, Attempt, RunEnd, TurnReport, run_end
+from guardproxy.telemetry.report import CLOSING, Attempt, Objected, RunEnd, TurnReport, run_end
 
 if TYPE_CHECKING:
     from guardproxy.telemetry.otlp import MetricPush, SpanPush
     from guardproxy.telemetry.spans import Spans
 
-__all__ = ["Attempt", "Fleet", "RunEnd", "Snapshot", "Telemetry", "TurnReport", "merge"]
+__all__ = ["Attempt", "Fleet", "Objected", "RunEnd", "Snapshot", "Telemetry", "TurnReport", "merge"]
 
 BATCH = 32
 """Turns that are counted, traced and logged in a row: the first of them costs as much as the ten after it."""
@@ -182,9 +182,8 @@ class Telemetry:
         self._metrics.turn(report, trips)
         trace_id, span_id = self._spans.turn(report, before) if self._spans is not None else (0, 0)
         if report.session and report.attempts and report.attempts[-1].calls:
-            last = report.attempts[-1]
-            calls = {fingerprint: call_id for _, call_id, fingerprint in last.calls}
-            self._rounds.keep(key, Round(last.ended_ns, calls, trace_id, span_id))
+            calls = {fingerprint: call_id for _, call_id, fingerprint in report.given}
+            self._rounds.keep(key, Round(report.attempts[-1].ended_ns, calls, trace_id, span_id))
         if report.outcome in CLOSING:
             self._close(run_end(report))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from guardproxy.core.model import NO_FP
 from guardproxy.telemetry import semconv as s
-from guardproxy.telemetry.report import Attempt, TurnReport
+from guardproxy.telemetry.report import ACTIVE, Attempt, Objected, TurnReport
 
 Value = str | int | float | bool | tuple[str, ...]
 Attributes = dict[str, Value]
@@ -60,6 +61,36 @@ def of_turn(report: TurnReport, base: Attributes) -> Attributes:
         found[s.EDITS] = report.edits
     if report.overhead_request_ns or report.overhead_response_ns:
         found[s.OVERHEAD] = (report.overhead_request_ns + report.overhead_response_ns) / 1e9
+    if report.eventful:
+        _events(report, found)
+    return found
+
+
+def _events(report: TurnReport, found: Attributes) -> None:
+    if report.verification:
+        found[s.VERIFICATION] = report.verification
+    if report.failed_checks:
+        found[s.FAILED_CHECKS] = report.failed_checks
+    if report.hygiene:
+        done = [name if mode == "enforce" else f"{name} ({mode})" for name, mode, _ in report.hygiene]
+        found[s.HYGIENE] = tuple(dict.fromkeys(done))
+    if report.approval[0]:
+        found[s.APPROVAL], found[s.APPROVAL_STATE] = clean(report.approval[0]), report.approval[1]
+    if report.missing:
+        found[s.MISSING] = True
+    if report.state not in ACTIVE:
+        found[s.STATE] = report.state
+
+
+def of_objected(one: Objected, base: Attributes) -> Attributes:
+    """`base` and what the span of a call says that the agent did not get."""
+    found = base | {s.ACTION: one.action, s.MODE: one.mode, s.RULE: one.rule, s.GEN_AI_TOOL: clean(one.tool)}
+    if one.count:
+        found[s.COUNT] = one.count
+    if one.call != NO_FP:
+        found[s.FP_CALL] = one.call.hex()
+    if one.attempt:
+        found[s.ATTEMPT] = one.attempt
     return found
 
 
@@ -71,6 +102,7 @@ def of_attempt(report: TurnReport, attempt: Attempt, number: int, operation: str
     found[s.PEER_SERVICE] = report.provider
     found[s.GEN_AI_REQUEST_MODEL] = clean(report.model)
     found[s.ATTEMPT] = number
+    found[s.ATTEMPT_REASON] = attempt.reason
     if report.server_address:
         found[s.SERVER_ADDRESS] = report.server_address
         found[s.SERVER_PORT] = report.server_port
@@ -79,8 +111,8 @@ def of_attempt(report: TurnReport, attempt: Attempt, number: int, operation: str
     if attempt.error_type:
         found[s.ERROR_TYPE] = attempt.error_type
         return found
-    found[s.GEN_AI_RESPONSE_MODEL] = clean(report.response_model)
-    found[s.GEN_AI_RESPONSE_ID] = clean(report.response_id)
+    found[s.GEN_AI_RESPONSE_MODEL] = clean(attempt.response_model or report.response_model)
+    found[s.GEN_AI_RESPONSE_ID] = clean(attempt.response_id or report.response_id)
     found[s.GEN_AI_FINISH_REASONS] = (clean(attempt.finish_reason) or "error",)
     if report.stream and attempt.first_chunk_ns:
         found[s.GEN_AI_FIRST_CHUNK] = (attempt.first_chunk_ns - attempt.started_ns) / 1e9

@@ -100,6 +100,13 @@ TABLE: tuple[Instrument, ...] = (
         (s.ORG, s.ACTION, s.RULE, s.MODE),
         "Interventions carried out (enforce) or only noted (observe).",
     ),
+    _counter("guardproxy.reasks", "{attempt}", (s.ORG, s.ATTEMPT_REASON), "Attempts after the first, by their reason."),
+    _counter("guardproxy.verifications", "{answer}", (s.ORG, s.VERIFICATION), "Final answers that were checked."),
+    _counter("guardproxy.verification.failures", "{check}", (s.ORG, s.CHECK), "Checks that a final answer failed."),
+    _counter("guardproxy.hygiene", "{result}", (s.HYGIENE, s.MODE), "Tool results tidied, or noted (observe)."),
+    _counter("guardproxy.approvals", "{approval}", (s.ORG, s.APPROVAL_STATE), "Approvals asked for, and decided."),
+    _counter("guardproxy.tool.late", "{call}", (s.GEN_AI_TOOL,), "Tool calls without a result before their deadline."),
+    _counter("guardproxy.answers.missing", "{turn}", (s.ORG, s.GEN_AI_AGENT), "Turns whose client lost our answer."),
     _counter("guardproxy.tool.calls", "{call}", (s.GEN_AI_TOOL, s.TOOL_OUTCOME), "Tool calls whose result was seen."),
     _counter("guardproxy.tool.repeats", "{call}", (s.GEN_AI_TOOL, s.RULE), "Tool calls that a finding counts."),
     _histogram(

@@ -18,6 +18,7 @@ from typing import Final, cast
 import orjson
 
 from guardproxy.core.fingerprint import pack
+from guardproxy.telemetry._events import Events, done_to, events_of, words
 from guardproxy.telemetry.report import TurnReport
 
 TURNS: Final = logging.getLogger("guardproxy.turn")
@@ -117,6 +118,10 @@ def fields_of(report: TurnReport) -> dict[str, object]:
         fields["retry"] = True
     if view.degraded:
         fields["degraded"] = True
+    if view.span > 1:  # what was done before it counts no more
+        fields["span"] = view.span
+    if report.eventful:
+        fields |= events_of(report)
     facts = report.facts or tuple(map(pack, report.steps))
     if facts:
         fields["facts"] = [fact.hex() for fact in facts]
@@ -202,7 +207,7 @@ class TextFormatter(logging.Formatter):
 
     def turn(self, report: TurnReport, created: float) -> str:
         """The decision line of a turn, as `format` would write it."""
-        if report.decision.rule or report.decision.spared:
+        if report.decision.rule or report.decision.spared or report.eventful:
             return f"{self._at(created)}  {_tame(_sentence(fields_of(report)))}"
         return f"{self._at(created)}  {_tame(_quiet(report))}"
 
@@ -232,16 +237,22 @@ def _sentence(fields: dict[str, object]) -> str:
     where = f"{fields['session'] or '-'} turn {fields['turn']}"
     if fields["thread"] not in ("", "main"):
         where += f" ({fields['thread']})"
-    spared = "".join([f"; spared: {one}" for one in _spared(fields)])
+    rest = "".join([f"; spared: {one}" for one in _spared(fields)] + [f"; {one}" for one in _events(fields)])
     if "rule" not in fields:
-        return f"{fields['action']:<8}  {where}  {fields['status']} in {fields['ms']} ms{spared}"
+        return f"{fields['action']:<8}  {where}  {fields['status']} in {fields['ms']} ms{rest}"
     would = f" (would {fields['would']})" if "would" in fields else ""
-    return f"{fields['action']:<8}  {where}  {fields['rule']} x{fields['count']}{would}: {fields['reason']}{spared}"
+    return f"{fields['action']:<8}  {where}  {fields['rule']} x{fields['count']}{would}: {fields['reason']}{rest}"
 
 
 def _spared(fields: dict[str, object]) -> list[str]:
     told = cast("list[dict[str, object]]", fields.get("spared", []))
     return [f"{one['because']} ({one['rule']} x{one['count']})" for one in told]
+
+
+def _events(fields: dict[str, object]) -> list[str]:
+    events = cast("Events", fields)
+    objected = [f"{done_to(one)} {one['tool']}" for one in events.get("objected", ())]
+    return [*objected, *words(events)]
 
 
 def _printable(value: object) -> str:

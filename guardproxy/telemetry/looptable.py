@@ -5,26 +5,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from guardproxy.telemetry.record import CallRecord, ResultRecord, TurnRecord
+from guardproxy.telemetry._events import Events, ObjectedRecord, done_to, words
+from guardproxy.telemetry.record import CallRecord, ResultRecord, TurnRecord, acts, told_twice
 from guardproxy.telemetry.report import ACTED
 
 _STYLE = {
     "nudge": "yellow",
     "firm": "bold yellow",
     "refuse": "bold yellow",
+    "repair": "yellow",
     "finalize": "magenta",
     "cut": "bold red",
     "deny": "bold red",
     "pause": "cyan",
 }
+_HELD = {"refuse": "not executed", "repair": "sent back", "pause": "held"}
+"""What became of a call that the agent did not get."""
 _MARKS = {"f": "error", "v": "empty", "p": "pending", "u": "no answer"}
 _COLUMNS = ("loop", "tool", "arguments", "result", "latency", "tokens", "action")
 _PREVIEW = 48
+_NARROW: Any = {"box": SIMPLE_HEAD, "pad_edge": False, "collapse_padding": True}  # 80 columns: the last one has words
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +54,10 @@ def rows_of(records: Sequence[TurnRecord]) -> list[Row]:
     open_results = [list(record["results"]) for record in records]
     for index, record in enumerate(records):
         first = True
-        for call in record["calls"] or [CallRecord()]:
-            result = call.get("result", "") or _answer(records, open_results, index, call, seen)
-            rows.append(_row(record, call, result, first=first))
+        for call, objected in _proposed(record) or [(CallRecord(), None)]:
+            result = _HELD.get(objected["action"], "") if objected and objected["mode"] == "enforce" else ""
+            result = result or call.get("result", "") or _answer(records, open_results, index, call, seen)
+            rows.append(_row(record, call, objected, result, first=first))
             first = False
     return rows
 
@@ -61,7 +69,8 @@ def summary(records: Sequence[TurnRecord]) -> str:
     calls = sum(len(record["calls"]) for record in records)
     tokens = sum(record["input_tokens"] + record["output_tokens"] for record in records)
     cost = sum(record["cost_microusd"] for record in records) / 1e6
-    acted = Counter(record["action"] for record in records if record["action"] in ACTED)
+    acted = Counter(action for record in records for action in acts(record))
+    asked = sum(len(_events(record).get("asked", ())) for record in records)
     ends = [record for record in records if record["outcome"]]
     parts = [
         _plural(len({(record["turn"]) for record in records}), "turn"),
@@ -70,6 +79,8 @@ def summary(records: Sequence[TurnRecord]) -> str:
         f"${cost:.4f}",
         ", ".join(f"{action} x{count}" for action, count in acted.items()) or "no intervention",
     ]
+    if asked:
+        parts.append(_plural(asked, "re-ask"))
     if ends:
         parts.append(ends[-1]["outcome"] + (f" by {ends[-1]['rule']}" if ends[-1]["rule"] else ""))
     return " · ".join(parts)
@@ -77,17 +88,43 @@ def summary(records: Sequence[TurnRecord]) -> str:
 
 def loop_table(records: Sequence[TurnRecord], *, title: str = "") -> Group:
     """The table and its summary line, ready for `rich.print`."""
-    table = Table(title=Text(title) if title else None, title_justify="left", header_style="bold")
+    table = Table(title=Text(title) if title else None, title_justify="left", header_style="bold", **_NARROW)
     for name in _COLUMNS:
         table.add_column(name, justify="right" if name in ("loop", "latency", "tokens") else "left", overflow="fold")
     for row in rows_of(records):
         style = _STYLE.get(row.action.split()[0] if row.action else "", "")
         cells = (row.loop, row.tool, row.arguments, row.result, row.latency, row.tokens)
         table.add_row(*(Text(cell) for cell in cells), Text(row.action, style=style))
-    return Group(table, Text(summary(records)))
+    return Group(table, *map(Text, reasons(records)), Text(summary(records)))
 
 
-def _row(record: TurnRecord, call: CallRecord, result: str, *, first: bool) -> Row:
+def reasons(records: Sequence[TurnRecord]) -> list[str]:
+    """Why something was done, a line a turn; below it the advice that was given, where it is known."""
+    lines = []
+    for record in records:
+        if record.get("reason") and (record["action"] in ACTED or record["would"] or record.get("exempted")):
+            lines.append(f"turn {record['turn']}: {_done(record)}: {' '.join(record['reason'].split())}")
+        lines += [f"    {line}" for line in record.get("advice", "").strip().splitlines()]
+    return lines
+
+
+def _events(record: TurnRecord) -> Events:
+    return record.get("events", Events())
+
+
+def _proposed(record: TurnRecord) -> list[tuple[CallRecord, ObjectedRecord | None]]:
+    """The calls of a turn, with what was done to each: those of earlier attempts first, then those of the last."""
+    left = list(_events(record).get("objected", ()))
+    last: list[tuple[CallRecord, ObjectedRecord | None]] = []
+    for call in record["calls"]:
+        found = next((one for one in left if "attempt" not in one and one.get("call", "") == call.get("call")), None)
+        if found is not None:
+            left.remove(found)
+        last.append((call, found))
+    return [*((CallRecord(tool=one["tool"], call=one.get("call", "")), one) for one in left), *last]
+
+
+def _row(record: TurnRecord, call: CallRecord, objected: ObjectedRecord | None, result: str, *, first: bool) -> Row:
     tokens = record["input_tokens"] + record["output_tokens"]
     return Row(
         loop=str(record["turn"]) if first else "",
@@ -96,13 +133,14 @@ def _row(record: TurnRecord, call: CallRecord, result: str, *, first: bool) -> R
         result=_short(result),
         latency=f"{record['latency_ms'] / 1000:.2f} s" if first else "",
         tokens=f"{tokens:,}" if first and tokens else "",
-        action=_action(record) if first else "",
+        action="; ".join([*([done_to(objected)] if objected else []), *(_actions(record) if first else [])]),
     )
 
 
-def _action(record: TurnRecord) -> str:
+def _actions(record: TurnRecord) -> list[str]:
+    """What was done in a turn, but for what was done to single calls."""
     spared = [f"spared: {one}" for one in record["spared"]]
-    return "; ".join([*filter(None, [_done(record)]), *spared])
+    return [*filter(None, ["" if told_twice(record) else _done(record)]), *spared, *words(_events(record))]
 
 
 def _done(record: TurnRecord) -> str:

@@ -140,6 +140,8 @@ class RunMetrics:
             self._judgement(report)
         if report.steps:
             self._tools(report, trips)
+        if report.eventful:
+            self._events(report)
 
     def run(self, run: RunEnd, *, adopted: bool) -> None:
         """Count the end of a run. `adopted`: its agent is traced by others, who count model and tool calls too."""
@@ -215,6 +217,33 @@ class RunMetrics:
         refused = report.decision.refused
         if refused is not None and action == "deny" and mode == "enforce":
             self._meter.add("guardproxy.budget.rejections", (refused.scope, refused.dimension))
+
+    def _events(self, report: TurnReport) -> None:
+        add, org = self._meter.add, report.org
+        for one in report.objected:
+            add("guardproxy.interventions", (org, one.action, one.rule, one.mode))
+        for reason in report.asked:
+            add("guardproxy.reasks", (org, reason))
+        if report.verification:
+            add("guardproxy.verifications", (org, report.verification))
+        for check in report.failed_checks:
+            add("guardproxy.verification.failures", (org, check))
+        for name, mode, _ in report.hygiene:
+            add("guardproxy.hygiene", (name, mode))
+        for tool in report.late:
+            add("guardproxy.tool.late", (tool,))
+        if report.missing:
+            add("guardproxy.answers.missing", (org, report.agent))
+        if report.approval[0]:
+            self._approval(report)
+
+    def _approval(self, report: TurnReport) -> None:
+        """A pending one is counted by the turn that asks, a decided one by the turn that goes on after it."""
+        state = report.approval[1]
+        if any(one.action == "pause" and one.mode == "enforce" for one in report.objected):
+            self._meter.add("guardproxy.approvals", (report.org, "pending"))
+        if state != "pending" and not report.view.retry:
+            self._meter.add("guardproxy.approvals", (report.org, state))
 
     def _tools(self, report: TurnReport, trips: tuple[float, ...]) -> None:
         meter = self._meter

@@ -7,10 +7,12 @@ from typing import NotRequired, TypedDict
 import orjson
 
 from guardproxy.core.model import Flag, Kind, Step
-from guardproxy.telemetry.report import TurnReport
+from guardproxy.telemetry._events import BYTES, Events, events_of, read_events
+from guardproxy.telemetry.report import ACTED, TurnReport
 
 _FORMAT = 1
-_BYTES = 4  # of a fingerprint that are kept: enough to tell the calls of one run apart
+_REASON = 200  # characters of a reason that are kept: one sentence
+_ADVICE = 2000  # characters of an advice, where content is kept
 _CALL = Kind.CALL  # by name it costs a third of a microsecond
 _MARKS = {"f": int(Flag.FAILED), "v": int(Flag.VOID), "p": int(Flag.PENDING), "u": int(Flag.UNANSWERED)}
 _MARKED = sum(_MARKS.values())
@@ -39,6 +41,7 @@ class TurnRecord(TypedDict):
 
     `spared`: the exemptions that held rules back, as `exemption (rule xN)`.
     `prompt`: the agent's digest, where a rule spoke. `exempted`: labels that held something back, with commas between.
+    `reason`: why the decision was made. `advice`: the text given, only where content is kept. `events`: the rest.
     """
 
     turn: int
@@ -59,10 +62,13 @@ class TurnRecord(TypedDict):
     spared: list[str]
     prompt: NotRequired[str]
     exempted: NotRequired[str]
+    reason: NotRequired[str]
+    advice: NotRequired[str]
+    events: NotRequired[Events]
 
 
-def record_of(report: TurnReport) -> bytes:
-    """A turn's record; what most turns do not have is left out where it is empty."""
+def record_of(report: TurnReport, *, content: bool = False) -> bytes:
+    """A turn's record; what most turns do not have is left out where it is empty. `content`: with the advice given."""
     decision, usage, steps = report.decision, report.usage, report.steps
     calls = report.attempts[-1].calls if report.attempts else ()
     compact: dict[str, object] = {
@@ -78,17 +84,22 @@ def record_of(report: TurnReport) -> bytes:
         "s": report.status,
     }
     if calls:
-        compact["c"] = [(tool, fp[:_BYTES].hex()) for tool, _, fp in calls]
+        compact["c"] = [(tool, fp[:BYTES].hex()) for tool, _, fp in calls]
     if steps:
         compact["r"] = [_result(step) for step in steps if step.kind is _CALL]
     if decision.rule or decision.would:
         compact |= {"w": decision.would, "ru": decision.rule, "k": decision.count, "p": report.prompt}
+        compact["y"] = decision.reason[:_REASON]
     if decision.spared:
         compact["sp"] = [str(one) for one in decision.spared]
     if decision.exempted:
         compact["x"] = ",".join(decision.exempted)
     if report.outcome:
         compact["out"] = report.outcome
+    if content and report.advice:
+        compact["ad"] = report.advice[:_ADVICE]
+    if report.eventful:
+        compact["e"] = events_of(report)
     try:
         return orjson.dumps(compact)
     except TypeError:  # lone surrogates in a tool's name
@@ -102,7 +113,7 @@ def read_record(data: bytes) -> TurnRecord:
         if short["v"] != _FORMAT:
             raise ValueError(f"turn record format {short['v']!r} is not {_FORMAT}")
         number = {key: int(short.get(key, 0)) for key in ("n", "at", "ms", "i", "o", "usd", "k", "s")}
-        text = {key: str(short.get(key, "")) for key in ("th", "a", "w", "ru", "out", "p", "x")}
+        text = {key: str(short.get(key, "")) for key in ("th", "a", "w", "ru", "out", "p", "x", "y", "ad")}
         return TurnRecord(
             turn=number["n"],
             at_ms=number["at"],
@@ -125,15 +136,31 @@ def read_record(data: bytes) -> TurnRecord:
             spared=[str(one) for one in short.get("sp", ())],
             prompt=text["p"],
             exempted=text["x"],
+            reason=text["y"],
+            advice=text["ad"],
+            events=read_events(short.get("e", {})),
         )
     except (KeyError, TypeError, AttributeError) as wrong:
         raise ValueError(f"not a turn record: {wrong!r}") from wrong
 
 
+def acts(record: TurnRecord) -> list[str]:
+    """The interventions of a turn, on either side; what was only noted is none."""
+    objected = record.get("events", Events()).get("objected", [])
+    done = [one["action"] for one in objected if one["mode"] == "enforce"]
+    return done if record["action"] not in ACTED or told_twice(record) else [record["action"], *done]
+
+
+def told_twice(record: TurnRecord) -> bool:
+    """Whether the decision only repeats what is said of a call."""
+    decided = (record["action"], record["rule"])
+    return any((one["action"], one["rule"]) == decided for one in record.get("events", Events()).get("objected", ()))
+
+
 def _result(step: Step) -> tuple[str, str, str, str]:
     flags = int(step.flags)  # as plain numbers: an enum's `&` costs a microsecond
     marks = "".join([mark for mark, flag in _MARKS.items() if flags & flag]) if flags & _MARKED else ""
-    return step.tool, step.call[:_BYTES].hex(), step.result[:_BYTES].hex(), marks
+    return step.tool, step.call[:BYTES].hex(), step.result[:BYTES].hex(), marks
 
 
 def _cleaned(value: object) -> object:

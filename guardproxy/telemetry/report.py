@@ -8,11 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from guardproxy.core.model import Decision, Fp, Step, Usage, value
+from guardproxy.core.model import NO_FP, Decision, Fp, Step, Usage, value
 from guardproxy.core.view import View
 
-ACTED = frozenset({"nudge", "firm", "refuse", "finalize", "cut", "pause", "deny"})
+ACTED = frozenset({"nudge", "firm", "refuse", "repair", "finalize", "cut", "pause", "deny"})
 """Actions that are interventions; `pass` and `observe` are not."""
+
+FIRST = "first"
+"""Reason of the attempt that every turn makes. Others: reask, repair, verify, finalize; a retry keeps its own."""
+
+MOST_OBJECTED = 32
+"""Calls that the agent did not get which are told one by one in a turn: a model may propose hundreds."""
+
+ACTIVE = frozenset({"", "active"})
+"""States of a run that nobody need be told of."""
 
 CLOSING = frozenset({"finalized", "cut", "denied"})
 """Outcomes that end a run at once. A finished run may be taken up again: it closes when it has been idle."""
@@ -23,7 +32,11 @@ NO_USAGE = Usage()
 
 @value
 class Attempt:
-    """One upstream call. `calls` are (tool, id, fingerprint as in `Step.call`) as the model proposed them."""
+    """One upstream call. `calls` are (tool, id, fingerprint as in `Step.call`) as the model proposed them.
+
+    `reason`: why it was made: first, reask, repair, verify, finalize. `response_model` and `response_id` are empty
+    where the report's hold for it.
+    """
 
     started_ns: int
     ended_ns: int
@@ -33,6 +46,26 @@ class Attempt:
     usage: Usage = NO_USAGE
     calls: tuple[tuple[str, str, Fp], ...] = ()
     finish_reason: str = ""
+    reason: str = FIRST
+    response_model: str = ""
+    response_id: str = ""
+
+
+@value
+class Objected:
+    """A proposed call that the agent did not get, or in observe mode would not have got. No content.
+
+    `action`: refuse, repair, pause. `rule`: why: a detector's, tools.deny, tools.approval, arguments. `call`: its
+    fingerprint; `attempt`: from 1, whose proposal it was; 0 where that is not known: the last one's.
+    """
+
+    rule: str
+    tool: str
+    action: str
+    mode: str = "enforce"
+    count: int = 0
+    call: Fp = NO_FP
+    attempt: int = 0
 
 
 @dataclass(slots=True)
@@ -43,6 +76,10 @@ class TurnReport:
     brought and no earlier one did, `facts` the same, packed, where they are at hand (the log has them), `outcome` empty
     unless this turn closes the run, `edits` names of edits carried out, `prompt` the digest by which runs of this agent
     are known, only where a rule spoke.
+    `decision` is the request side's; what was done to the answer stands in `objected`. `verification`: "", passed,
+    failed; `failed_checks` names the checks. `hygiene`: (name, mode, tool) of results tidied; `approval`: (id, state);
+    `late`: tools whose result came after their deadline, or not at all; `missing`: the client did not append the answer
+    last given; `state`: the run's from now on, "" or active, paused, need_human, waiting, closed.
     A report without `session` is a pass-through request: it is counted and no more.
     """
 
@@ -84,14 +121,70 @@ class TurnReport:
     begin_ns: int = 0
     settle_ns: int = 0
     retries: int = 0
+    objected: tuple[Objected, ...] = ()
+    verification: str = ""
+    failed_checks: tuple[str, ...] = ()
+    hygiene: tuple[tuple[str, str, str], ...] = ()
+    approval: tuple[str, str] = ("", "")
+    late: tuple[str, ...] = ()
+    missing: bool = False
+    state: str = ""
 
     @property
     def intervention(self) -> tuple[str, str]:
         """(action, mode) of what was done, or in observe mode would have been; ("", "") for neither."""
         action, would = self.decision.action, self.decision.would
         if action in ACTED:
-            return action, "enforce"
+            return ("", "") if self.objected and self._told_twice(action) else (action, "enforce")
         return (would, "observe") if would in ACTED else ("", "")
+
+    def _told_twice(self, action: str) -> bool:
+        """Whether the decision only repeats what is said of a call."""
+        return any(one.action == action and one.rule == self.decision.rule for one in self.objected)
+
+    @property
+    def eventful(self) -> bool:
+        """Whether there is more to tell than the decision; this look is all that most turns pay for the rest."""
+        return bool(
+            self.objected
+            or self.verification
+            or self.failed_checks
+            or self.hygiene
+            or self.late
+            or self.missing
+            or self.approval[0]
+            or len(self.attempts) > 1
+            or self.state not in ACTIVE
+        )
+
+    @property
+    def interventions(self) -> int:
+        """How often something was done in this turn, on either side."""
+        done = sum([one.mode == "enforce" for one in self.objected]) if self.objected else 0
+        return done + (self.intervention[1] == "enforce")
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Reasons of the attempts after the first that were not made because one had failed."""
+        return tuple([attempt.reason for attempt in self.attempts[1:] if attempt.reason != FIRST])
+
+    def of_last(self, one: Objected) -> bool:
+        """Whether the call was proposed by the last attempt, whose calls the agent got."""
+        return one.attempt in (0, len(self.attempts))
+
+    @property
+    def given(self) -> tuple[tuple[str, str, Fp], ...]:
+        """Calls of the last attempt without those that the agent did not get."""
+        calls = self.attempts[-1].calls if self.attempts else ()
+        if not self.objected:
+            return calls
+        kept = list(calls)
+        for one in self.objected:
+            if one.mode == "enforce" and self.of_last(one):
+                place = next((at for at, call in enumerate(kept) if call[2] == one.call), None)
+                if place is not None:
+                    del kept[place]
+        return tuple(kept)
 
     @property
     def counted(self) -> bool:
@@ -136,7 +229,7 @@ class RunEnd:
 def run_end(report: TurnReport) -> RunEnd:
     """The run that `report` closes. Totals are what `begin` saw on the session's budget lines plus this turn."""
     used = {spent.line.dimension: spent.used for spent in report.view.spent if spent.line.scope == "session"}
-    calls = len(report.attempts[-1].calls) if report.attempts else 0
+    calls = len(report.given)
     return RunEnd(
         org=report.org,
         session=report.session,
@@ -148,7 +241,7 @@ def run_end(report: TurnReport) -> RunEnd:
         rule=report.decision.rule or report.view.closed_by,
         turns=report.turn or report.view.turn,
         tool_calls=used["tool_calls"] + calls if "tool_calls" in used else report.view.steps,
-        interventions=used["interventions"] + (report.decision.action in ACTED) if "interventions" in used else -1,
+        interventions=used["interventions"] + report.interventions if "interventions" in used else -1,
         input_tokens=used.get("input_tokens", 0) + report.usage.input,
         output_tokens=used.get("output_tokens", 0) + report.usage.output,
         cost_microusd=used.get("cost_microusd", 0) + (report.cost_microusd or 0),

@@ -2,7 +2,8 @@
 
     invoke_agent {agent}                INTERNAL  root; sent when the run ends, under the id the others named before
     |- POST /v1/chat/completions        SERVER    one a turn
-    |  |- guardproxy.intervene {action} INTERNAL  when something was done, or would have been
+    |  |- guardproxy.intervene {action} INTERNAL  when something was done, or would have been: one for the request's
+    |  |                                          side, one a call that the agent did not get
     |  `- chat {model}                  CLIENT    one an upstream attempt
     `- execute_tool {tool}              INTERNAL  made up from a call and its result; linked to the chat span
 
@@ -24,11 +25,11 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from guardproxy.core.model import Kind, Step
 from guardproxy.telemetry import semconv as s
-from guardproxy.telemetry._attributes import Attributes, Value, clean, flat, of_attempt, of_turn
+from guardproxy.telemetry._attributes import Attributes, Value, clean, flat, of_attempt, of_objected, of_turn
 from guardproxy.telemetry._ids import Caller, read_traceparent, run_ids, sampled
 from guardproxy.telemetry._rounds import Recent, Round
 from guardproxy.telemetry.metrics import tool_outcome
-from guardproxy.telemetry.report import Attempt, RunEnd, TurnReport
+from guardproxy.telemetry.report import MOST_OBJECTED, Attempt, RunEnd, TurnReport
 
 _CALL = Kind.CALL  # by name it costs a third of a microsecond
 _SCOPE = InstrumentationScope(s.SCOPE)
@@ -83,6 +84,8 @@ class Spans:
         action, mode = report.intervention
         if action:
             self._intervention(report, action, mode, turn, base)
+        if report.objected:
+            self._objected(report, turn, base)
         operation, last = s.OPERATIONS.get(report.surface), 0
         if operation is not None:
             for number, attempt in enumerate(report.attempts, 1):
@@ -156,6 +159,15 @@ class Spans:
         name = f"guardproxy.intervene {action}"
         self._send(name, SpanKind.INTERNAL, self._below(turn), turn, times, attributes)
 
+    def _objected(self, report: TurnReport, turn: SpanContext, base: Attributes) -> None:
+        """Without a length, at the end of the attempt that proposed the call."""
+        attempts = report.attempts
+        for one in report.objected[:MOST_OBJECTED]:
+            place = one.attempt if 0 < one.attempt <= len(attempts) else len(attempts)
+            at = attempts[place - 1].ended_ns if attempts else report.ended_ns
+            name = f"guardproxy.intervene {one.action}"
+            self._send(name, SpanKind.INTERNAL, self._below(turn), turn, (at, at), of_objected(one, base))
+
     def _chat(
         self, report: TurnReport, attempt: Attempt, number: int, operation: str, turn: SpanContext, base: Attributes
     ) -> int:
@@ -192,6 +204,9 @@ class Spans:
             if before.span_id and before.trace_id == trace.id:
                 links.append(Link(_context(trace.id, before.span_id), {s.LINK_TYPE: "call"}))
         status = _ERROR if attributes[s.TOOL_OUTCOME] == "error" else _UNSET
+        if report.late and step.tool in report.late:
+            attributes |= {s.TOOL_LATE: True, s.ERROR_TYPE: "deadline_exceeded"}
+            status = _ERROR
         name, times = f"execute_tool {clean(step.tool)}".rstrip(), (start, report.started_ns)
         self._send(name, SpanKind.INTERNAL, self._below(trace.root), trace.root, times, attributes, status, links)
 

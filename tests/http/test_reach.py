@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from guardproxy.config import build
-from guardproxy.errors import GuardError, StoreError
+from guardproxy.errors import ConfigError, GuardError, StoreError
 from guardproxy.http import reach
+from guardproxy.store import embedded
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
 from tests.store.kit import ORG, Agent
@@ -25,9 +26,23 @@ async def _names(store: Store) -> list[str]:
 def test_embedded_and_nobody_serves(tmp_path: Path) -> None:
     """Started, stopped, and what was written is there the next time."""
     config = build({"store": {"data_dir": str(tmp_path / "data")}})
+    embedded.start(config.data_dir).stop()
     reach.ask(config, _write)
 
     assert reach.ask(config, _names) == ["s"]
+
+
+@pytest.mark.parametrize(("there", "why"), [(False, "does not exist"), (True, "holds no guardproxy store")])
+def test_looking_makes_no_store(there: bool, why: str, tmp_path: Path) -> None:
+    """A wrong --data-dir is an error and leaves nothing behind."""
+    folder = tmp_path / "data"
+    if there:
+        folder.mkdir()
+        (folder / "notes.txt").touch()
+
+    with pytest.raises(ConfigError, match=rf"the data directory {folder} {why}: no proxy has run on it"):
+        reach.ask(build({"store": {"data_dir": str(folder)}}), _names)
+    assert [path.name for path in tmp_path.rglob("*")] == (["data", "notes.txt"] if there else [])
 
 
 def test_by_url(server: Embedded) -> None:

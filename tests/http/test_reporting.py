@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
+from guardproxy.core.episode import pack_episode
 from guardproxy.core.model import Decision, Rung
+from guardproxy.core.policy import Policy, decide
 from guardproxy.core.view import View
 from guardproxy.http import reporting
 from guardproxy.http.outcome import Outcome
 from guardproxy.store.redis import Store
-from guardproxy.telemetry import TurnReport
+from guardproxy.telemetry import TurnReport, log
 from tests.http_store import held
 from tests.live import Said, live
 from tests.scenes import Heard, Player, Scene, act, say, user
+from tests.telemetry.reports import EVENTS
 
 OUTCOMES = {
     # action and rung of the decision, outcome and answer of the turn: what it makes of its run
@@ -90,6 +95,25 @@ async def test_a_run(stream: bool, store: Store, heard: Heard) -> None:
     assert {(report.route, report.method, report.surface) for report in told} == {
         ("/v1/chat/completions", "POST", "chat")
     }
+
+
+@pytest.mark.parametrize("events", [{}, EVENTS], ids=["plain", "with events"])
+async def test_a_decision_line_is_enough_to_judge_the_turn_again(
+    events: dict[str, object], store: Store, heard: Heard
+) -> None:
+    """The facts of the lines, one after the other, lead to the decisions that stand in them."""
+    told = await reports(store, heard, Scene("cut", [act("f", {}, "one")] * 6))
+    lines = [json.loads(log.JsonFormatter().turn(replace(report, **events), 1.0)) for report in told]
+    ring: list[bytes] = []
+    episodes: list[bytes] = []
+
+    for line, report in zip(lines, told, strict=True):
+        ring += [bytes.fromhex(fact) for fact in line.get("facts", ())]
+        lasting = {"ring": tuple(ring), "steps": len(ring), "episodes": tuple(episodes)}
+        made = decide(View(line["session"], line["thread"], line["turn"], report.view.now_ms, **lasting), Policy())  # type: ignore[arg-type]
+        assert (made.action, made.rule, made.count) == (line["action"], line.get("rule", ""), line.get("count", 0))
+        episodes += [pack_episode(made.episode)] if made.episode else []
+    assert [line["action"] for line in lines[-4:]] == ["nudge", "firm", "finalize", "cut"]
 
 
 async def test_a_local_answer_has_no_attempt(store: Store, heard: Heard) -> None:

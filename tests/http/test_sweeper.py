@@ -8,7 +8,8 @@ import pytest
 
 from guardproxy.errors import StoreError
 from guardproxy.http.sweeper import Sweeper, run_of
-from guardproxy.store.redis import Known, Swept
+from guardproxy.store.known import Known
+from guardproxy.store.redis import Swept
 from guardproxy.telemetry import RunEnd
 from guardproxy.telemetry.record import read_record
 

@@ -110,6 +110,7 @@ def test_limits_hold_and_totals_are_right(server: Embedded, moves: list[tuple[st
 
 ANSWERS = st.sampled_from(["calls", "calls", "text", "empty", "failed", "forgot", "own", "cut"])
 COMPARED = ("turn", "retry", "admitted", "closed", "answers", "rearmed", "equal", "steps", "ring", "episodes", "span")
+COMPARED += ("status", "missing")
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

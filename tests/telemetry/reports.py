@@ -11,11 +11,12 @@ from guardproxy.config import TelemetrySection
 from guardproxy.core.model import Decision, Finding, Flag, Kind, Line, Step, Triple, Usage
 from guardproxy.core.view import Spent, View
 from guardproxy.telemetry import log
-from guardproxy.telemetry.report import Attempt, TurnReport
+from guardproxy.telemetry.report import Attempt, Objected, TurnReport
 
 SECOND = 1_000_000_000
 T0 = 1_800_000_000 * SECOND
 CALL, RESULT = b"c" * 16, b"r" * 16
+OTHER_CALL = b"d" * 16
 SECRET_TEXT = "the-secret-argument"
 
 
@@ -106,6 +107,58 @@ def nudged(number: int = 4) -> TurnReport:
     found = finding(3, number - 2)
     decision = Decision("nudge", rule="repeated_call", count=3, reason=found.reason, finding=found, findings=(found,))
     return turn(number, decision=decision)
+
+
+def firm(number: int = 5) -> Decision:
+    """The decision on which calls are refused."""
+    found = finding(4, number - 2)
+    return Decision("firm", rule="repeated_call", count=4, reason=found.reason, finding=found, findings=(found,))
+
+
+def refused(number: int = 5, **changes) -> TurnReport:
+    """A turn whose first proposal is refused; of the second, one call of two is handed on."""
+    start = T0 + number * 10 * SECOND
+    first = replace(turn(number).attempts[0], calls=(("read_file", "call_a", CALL),))
+    second = Attempt(
+        started_ns=start + 2 * SECOND,
+        first_chunk_ns=start + 2 * SECOND + SECOND // 2,
+        ended_ns=start + 3 * SECOND,
+        status=200,
+        usage=Usage(1100, 60),
+        calls=(("grep", "call_b", OTHER_CALL), ("read_file", "call_c", CALL)),
+        finish_reason="tool_calls",
+        reason="reask",
+        response_id="chatcmpl-2",
+    )
+    objected = (
+        Objected("repeated_call", "read_file", "refuse", count=5, call=CALL, attempt=1),
+        Objected("repeated_call", "read_file", "refuse", count=6, call=CALL, attempt=2),
+    )
+    values = {
+        "decision": firm(number),
+        "attempts": (first, second),
+        "usage": Usage(2100, 110, 400),
+        "objected": objected,
+        "ended_ns": start + 3 * SECOND + SECOND // 1000,
+    }
+    return turn(number, **values | changes)
+
+
+EVENTS = {
+    "verification": "failed",
+    "failed_checks": ("required_tools", "files"),
+    "hygiene": (("truncate", "enforce", "read_file"), ("truncate", "enforce", "read_file"), ("errors", "observe", "f")),
+    "approval": ("ap-1", "pending"),
+    "late": ("read_file",),
+    "missing": True,
+    "state": "need_human",
+}
+"""One of each that a report may have to tell beside calls and attempts."""
+
+
+def eventful(number: int = 2, **changes) -> TurnReport:
+    """A turn on which all of it happens."""
+    return turn(number, **EVENTS | changes)
 
 
 def cut(number: int = 7) -> TurnReport:

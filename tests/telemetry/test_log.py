@@ -13,8 +13,20 @@ import pytest
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.fingerprint import pack, unpack
 from guardproxy.core.model import Decision
-from guardproxy.telemetry import Telemetry, log
-from tests.telemetry.reports import SECRET_TEXT, cut, life, nudged, settings, turn, unheard, view
+from guardproxy.telemetry import Objected, Telemetry, log
+from tests.telemetry.reports import (
+    CALL,
+    SECRET_TEXT,
+    cut,
+    eventful,
+    life,
+    nudged,
+    refused,
+    settings,
+    turn,
+    unheard,
+    view,
+)
 
 SPARED = Spared(Exemption.GROWING_PAUSES, "repeated_error", 3, (4, 5, 6))
 SPARED_ROW = {"because": "growing_pauses", "rule": "repeated_error", "count": 3, "steps": [4, 5, 6]}
@@ -74,6 +86,7 @@ def test_the_facts_can_be_read_again(lines):
     [
         (turn(1, view=view(1, retry=True)), "retry", True),
         (turn(1, view=view(1, degraded=True)), "degraded", True),
+        (turn(1, view=view(1, span=2)), "span", 2),
         (turn(1, error_type="timeout"), "error", "timeout"),
         (turn(1, edits=("usage",)), "edits", ["usage"]),
         (turn(1, decision=Decision("pass", spared=(SPARED,))), "spared", [SPARED_ROW]),
@@ -85,6 +98,35 @@ def test_what_is_said_only_when_it_is_so(lines, report, key, expected):
 
     assert said[key] == expected
     assert key not in silent
+
+
+def test_what_happened_beside_the_decision(lines):
+    told, happened, silent = (json.loads(line) | {"at": 0} for line in lines(reports=[refused(), eventful(), turn(2)]))
+
+    call = {"rule": "repeated_call", "tool": "read_file", "action": "refuse", "mode": "enforce", "call": CALL.hex()[:8]}
+    assert told["objected"] == [call | {"count": 5, "attempt": 1}, call | {"count": 6}]
+    assert told["asked"] == ["reask"]
+    events = {
+        "verification": "failed",
+        "failed_checks": ["required_tools", "files"],
+        "hygiene": ["truncate read_file x2", "errors f (observe)"],
+        "approval": ["ap-1", "pending"],
+        "late": ["read_file"],
+        "missing": True,
+        "state": "need_human",
+    }
+    assert happened == silent | events
+
+
+def test_judged_again_a_line_with_events_says_the_same(lines):
+    """What a decision is made of stands in the line as before, and where no event is, so does the line itself."""
+    bare = replace(refused(5), objected=(), attempts=turn(5).attempts)
+    told = [json.loads(line) | {"at": 0} for line in lines(reports=[refused(5), eventful(2)])]
+    quiet = [json.loads(line) | {"at": 0} for line in lines(reports=[bare, turn(2)])]
+
+    for loud, still in zip(told, quiet, strict=True):
+        assert {key: loud[key] for key in still} == still
+        assert [unpack(bytes.fromhex(fact)).tool for fact in loud["facts"]] == ["read_file"]
 
 
 def test_no_content(lines):
@@ -105,6 +147,25 @@ def test_for_people(lines):
         f"observe   s-1 turn 3  cycle x2: why; spared: {SPARED}",
         "nudge     s-1 turn 4  repeated_call x3: read_file: 3 equal results",
         "cut       s-1 turn 7  repeated_call x6: read_file: 3 equal results",
+    ]
+
+
+def test_events_for_people(lines):
+    written = lines(
+        "text", reports=[refused(), eventful(), turn(3, objected=(Objected("a", "f", "repair", "observe"),))]
+    )
+
+    assert [line.split("  ", 1)[1] for line in written] == [
+        (
+            "firm      s-1 turn 5  repeated_call x4: read_file: 3 equal results; refuse repeated_call x5 read_file; "
+            "refuse repeated_call x6 read_file; asked again: reask"
+        ),
+        (
+            "pass      s-1 turn 2  200 in 2001 ms; verification failed: required_tools, files; approval ap-1 pending; "
+            "tidied: truncate read_file x2, errors f (observe); late: read_file; the last answer was not appended; "
+            "state need_human"
+        ),
+        "pass      s-1 turn 3  200 in 2001 ms; observe (would repair) a f",
     ]
 
 
@@ -147,7 +208,7 @@ def test_another_handler_hears_the_same_line(lines, style):
     other = logging.Handler()
     other.emit = heard.append
     wild = turn(1, session="a\x1b[1m", view=view(1, session="a\x1b[1m"))
-    reports = [*life(), turn(2, thread="sub"), wild, turn(3, outcome="finished")]
+    reports = [*life(), turn(2, thread="sub"), wild, turn(3, outcome="finished"), refused(), eventful()]
     with unheard():
         alone = lines(style, reports=reports)
         assert not log.shared()

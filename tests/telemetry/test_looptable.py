@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Decision, Flag
-from guardproxy.telemetry.looptable import loop_table, rows_of, summary
+from guardproxy.telemetry.looptable import loop_table, reasons, rows_of, summary
 from guardproxy.telemetry.record import read_record, record_of
-from tests.telemetry.reports import CALL, RESULT, life, nudged, step, turn
+from guardproxy.telemetry.report import Objected
+from tests.telemetry.reports import (
+    CALL,
+    EVENTS,
+    OTHER_CALL,
+    RESULT,
+    cut,
+    eventful,
+    firm,
+    life,
+    nudged,
+    refused,
+    step,
+    turn,
+)
 
 CALL8, RESULT8 = CALL.hex()[:8], RESULT.hex()[:8]
 
@@ -65,6 +80,104 @@ def test_actions(changes, expected):
     assert row.action == expected
 
 
+def test_calls_that_the_agent_did_not_get():
+    """Of two attempts: the first one's call was refused, of the second one's two only one was handed on."""
+    rows = rows_of(records(refused(5), turn(6, steps=(step("grep", call=OTHER_CALL),))))[:3]
+
+    assert [(row.loop, row.tool, row.arguments, row.result, row.action) for row in rows] == [
+        (
+            "5",
+            "read_file",
+            CALL8,
+            "not executed",
+            "refuse repeated_call x5; firm repeated_call x4; asked again: reask",
+        ),
+        ("", "grep", OTHER_CALL.hex()[:8], RESULT8, ""),
+        ("", "read_file", CALL8, "not executed", "refuse repeated_call x6"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("objected", "result", "action"),
+    [
+        (Objected("arguments", "read_file", "repair", call=CALL), "sent back", "repair arguments"),
+        (Objected("tools.approval", "read_file", "pause", call=CALL), "held", "pause tools.approval"),
+        (
+            Objected("tools.deny", "read_file", "refuse", "observe", 1, CALL),
+            RESULT8,
+            "observe (would refuse) tools.deny x1",
+        ),
+    ],
+    ids=str,
+)
+def test_what_became_of_a_call(objected, result, action):
+    (row, *_) = rows_of(records(turn(1, objected=(objected,)), turn(2)))
+
+    assert (row.tool, row.arguments, row.result, row.action) == ("read_file", CALL8, result, action)
+
+
+def test_a_call_whose_print_is_not_known_has_a_row_of_its_own():
+    first, second, _ = rows_of(records(turn(1, objected=(Objected("cycle", "f", "refuse"),)), turn(2)))
+
+    assert [(row.tool, row.arguments, row.result) for row in (first, second)] == [
+        ("f", "", "not executed"),
+        ("read_file", CALL8, RESULT8),
+    ]
+
+
+def test_a_decision_that_only_repeats_it_is_not_told_again():
+    decision = firm(5)
+    (row, *_) = rows_of(records(refused(5, decision=type(decision)("refuse", rule="repeated_call", count=6))))
+
+    assert row.action == "refuse repeated_call x5; asked again: reask"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("verification", "verification failed"),
+        ("hygiene", "tidied: truncate read_file x2, errors f (observe)"),
+        ("approval", "approval ap-1 pending"),
+        ("late", "late: read_file"),
+        ("missing", "the last answer was not appended"),
+        ("state", "state need_human"),
+    ],
+)
+def test_events_stand_beside_the_action(name, told):
+    (row,) = rows_of(records(turn(2, **{name: EVENTS[name]})))
+    (every,) = rows_of(records(eventful(2)))
+
+    assert row.action == told
+    assert told in every.action
+    assert "verification failed: required_tools, files" in every.action
+
+
+def test_the_summary_counts_both_sides():
+    assert summary(records(turn(1), refused(2), cut(3))) == (
+        "3 turns · 3 tool calls · 3,260 tokens · $0.0030 · firm x1, refuse x2, cut x1 · 1 re-ask · cut by repeated_call"
+    )
+
+
+def test_reasons_are_told_below_the_table():
+    told = replace(nudged(), advice="\n\n[guardproxy] read_file gave this\nthree times.\n")
+    observed = Decision("observe", rule="cycle", count=4, reason="four  rounds\nalike")
+    quiet = turn(2, decision=observed)
+    would = turn(3, decision=replace(observed, would="firm", mode="observe"))
+    exempted = turn(3, decision=replace(observed, exempted=("l1",)))
+
+    why = "turn 4: nudge repeated_call x3: read_file: 3 equal results"
+    assert reasons(records(turn(1), quiet, told)) == [why]
+    assert reasons([read_record(record_of(told, content=True))]) == [
+        why,
+        "    [guardproxy] read_file gave this",
+        "    three times.",
+    ]
+    assert reasons(records(would, exempted)) == [
+        "turn 3: observe (would firm) cycle x4: four rounds alike",
+        "turn 3: observe cycle x4 (exempted): four rounds alike",
+    ]
+
+
 def test_parallel_calls_share_a_loop_number():
     other = b"d" * 16
     calls = (("read_file", "a", CALL), ("grep", "b", other))
@@ -98,10 +211,11 @@ def test_it_draws_and_no_name_is_markup():
     base = turn(1)
     calls = (("[red]tool[/red]", "a", CALL),)
     wild = turn(1, attempts=(type(base.attempts[0])(base.started_ns, base.ended_ns, calls=calls),))
-    table = loop_table(records(wild, nudged()), title="[b]s-1")
+    table = loop_table(records(wild, nudged(), eventful(5)), title="[b]s-1")
     Console(file=stream, width=140, color_system=None).print(table)
     drawn = stream.getvalue()
 
     for text in ("loop", "tool", "arguments", "result", "latency", "tokens", "action", "[b]s-1", "[red]tool[/red]"):
         assert text in drawn
     assert "nudge repeated_call x3" in drawn
+    assert "\nturn 4: nudge repeated_call x3: read_file: 3 equal results\n" in drawn

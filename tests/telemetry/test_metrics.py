@@ -10,11 +10,12 @@ from hypothesis import given, strategies as st
 from guardproxy.core.model import Decision, Flag, Line, Usage
 from guardproxy.telemetry import RunEnd, semconv
 from guardproxy.telemetry.metrics import BY_NAME, MAX_SERIES, MAX_VALUES, MAX_VALUES_ELSE, TABLE, Meter, RunMetrics
-from guardproxy.telemetry.report import run_end
-from tests.telemetry.reports import SECOND, cut, life, nudged, step, turn, view
+from guardproxy.telemetry.report import Attempt, Objected, run_end
+from tests.telemetry.reports import SECOND, cut, eventful, life, nudged, refused, step, turn, view
 
 OBSERVED = Decision("observe", rule="cycle", mode="observe", would="cut")
 DENIED = Decision("deny", rule="budget", refused=Line("span", "turns", 1, limit=8))
+HELD = (Objected("tools.approval", "send_mail", "pause"),)
 FAILED = replace(turn(1).attempts[0], status=502, error_type="502")
 
 
@@ -60,6 +61,24 @@ CLIENT = ("chat", "openai", "gpt-4o", "gpt-4o-2024-08-06", "api.openai.com")
         (nudged(), "guardproxy.tool.repeats", ("read_file", "repeated_call"), 1),
         (turn(1, attempts=(FAILED,), retries=2), "guardproxy.upstream.retries", ("openai", "502"), 2),
         (turn(1, view=view(1, degraded=True)), "guardproxy.store.fallbacks", ("open",), 1),
+        (refused(), "guardproxy.interventions", ("acme", "refuse", "repeated_call", "enforce"), 2),
+        (refused(), "guardproxy.interventions", ("acme", "firm", "repeated_call", "enforce"), 1),
+        (
+            refused(decision=Decision("pass")),
+            "guardproxy.interventions",
+            ("acme", "refuse", "repeated_call", "enforce"),
+            2,
+        ),
+        (turn(1, objected=HELD), "guardproxy.interventions", ("acme", "pause", "tools.approval", "enforce"), 1),
+        (refused(), "guardproxy.reasks", ("acme", "reask"), 1),
+        (turn(1, attempts=(FAILED, turn(1).attempts[0])), "guardproxy.reasks", ("acme", "first"), 0),
+        (eventful(), "guardproxy.verifications", ("acme", "failed"), 1),
+        (turn(1, verification="passed"), "guardproxy.verifications", ("acme", "passed"), 1),
+        (eventful(), "guardproxy.verification.failures", ("acme", "files"), 1),
+        (eventful(), "guardproxy.hygiene", ("truncate", "enforce"), 2),
+        (eventful(), "guardproxy.hygiene", ("errors", "observe"), 1),
+        (eventful(), "guardproxy.tool.late", ("read_file",), 1),
+        (eventful(), "guardproxy.answers.missing", ("acme", "codex"), 1),
     ],
 )
 def test_counters(report, name, labels, expected):
@@ -132,6 +151,52 @@ def test_the_agent_of_an_adopted_trace_is_counted_by_others():
     RunMetrics(meter).run(RunEnd("acme", "s", "finished", 0, 1), adopted=True)
 
     assert not [name for name in meter.snapshot(1).series if name.startswith("gen_ai")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"approval": ("ap", "pending"), "objected": HELD}, {"pending": 1}),  # asked for
+        ({"approval": ("ap", "approved"), "objected": HELD}, {"pending": 1, "approved": 1}),  # while it was held
+        ({"approval": ("ap", "pending")}, {}),  # asked again while it waits
+        ({"approval": ("ap", "denied")}, {"denied": 1}),
+        ({"approval": ("ap", "denied"), "view": view(1, retry=True)}, {}),
+        ({"approval": ("ap", "pending"), "objected": (replace(HELD[0], mode="observe"),)}, {}),
+        ({"objected": HELD}, {}),  # a pause without an approval
+    ],
+    ids=str,
+)
+def test_approvals_are_counted_once_asked_for_and_once_decided(changes, expected):
+    rows = series(turn(1, **changes)).get("guardproxy.approvals", {})
+
+    assert {state: row[0] for (_, state), row in rows.items()} == expected
+
+
+def test_a_turn_without_events_has_no_series_of_them():
+    quiet, loud = (series(*reports) for reports in ([turn(1), turn(2)], [turn(1), turn(2), eventful(), refused()]))
+
+    assert {name.removeprefix("guardproxy.") for name in loud.keys() - quiet.keys()} == {
+        "answers.missing",
+        "hygiene",
+        "interventions",
+        "reasks",
+        "tool.late",
+        "tool.repeats",
+        "verification.failures",
+        "verifications",
+    }
+
+
+def test_labels_of_events_are_bounded_too():
+    names = [f"name-{number}" for number in range(300)]
+    objected = tuple(Objected(name, name, name, name) for name in names)
+    attempts = (turn(1).attempts[0], *(Attempt(1, 2, reason=name) for name in names))
+    wild = {"hygiene": tuple((name, name, name) for name in names), "late": tuple(names), "failed_checks": tuple(names)}
+    found = series(turn(1, objected=objected, attempts=attempts, **wild))
+
+    for name in ("interventions", "reasks", "hygiene", "tool.late", "verification.failures"):
+        assert len(found[f"guardproxy.{name}"]) <= MAX_VALUES[semconv.GEN_AI_TOOL] + 1
+        assert sum(row[0] for row in found[f"guardproxy.{name}"].values()) == 300
 
 
 @given(st.lists(st.text(max_size=300), min_size=1, max_size=300))

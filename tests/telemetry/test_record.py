@@ -9,8 +9,21 @@ from hypothesis import given, strategies as st
 
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Decision, Flag
-from guardproxy.telemetry.record import read_record, record_of
-from tests.telemetry.reports import CALL, RESULT, T0, cut, life, nudged, step, turn
+from guardproxy.telemetry.record import acts, read_record, record_of
+from guardproxy.telemetry.report import Objected
+from tests.telemetry.reports import (
+    CALL,
+    RESULT,
+    SECRET_TEXT,
+    T0,
+    cut,
+    eventful,
+    life,
+    nudged,
+    refused,
+    step,
+    turn,
+)
 
 
 def test_round_trip():
@@ -33,7 +46,64 @@ def test_round_trip():
         "spared": [],
         "prompt": "",
         "exempted": "",
+        "reason": "read_file: 3 equal results",
+        "advice": "",
+        "events": {},
     }
+
+
+def test_what_happened_beside_the_decision():
+    call = CALL.hex()[:8]
+    common = {"rule": "repeated_call", "tool": "read_file", "action": "refuse", "mode": "enforce", "call": call}
+
+    assert read_record(record_of(refused()))["events"] == {
+        "objected": [common | {"count": 5, "attempt": 1}, common | {"count": 6}],
+        "asked": ["reask"],
+    }
+    assert read_record(record_of(eventful()))["events"] == {
+        "verification": "failed",
+        "failed_checks": ["required_tools", "files"],
+        "hygiene": ["truncate read_file x2", "errors f (observe)"],
+        "approval": ["ap-1", "pending"],
+        "late": ["read_file"],
+        "missing": True,
+        "state": "need_human",
+    }
+
+
+OLD = b"""{"v":1,"n":4,"at":1800000040000,"th":"main","ms":2001,"i":1000,"o":50,"usd":1500,"a":"nudge","s":200,
+"c":[["read_file","63636363"]],"r":[["read_file","63636363","72727272",""]],"w":"","ru":"repeated_call","k":3,"p":""}"""
+
+
+def test_a_record_of_an_older_version_is_read():
+    expected = read_record(record_of(nudged())) | {"reason": ""}
+
+    assert read_record(OLD) == expected
+
+
+@pytest.mark.parametrize(("content", "kept"), [(False, ""), (True, SECRET_TEXT)])
+def test_advice_is_content(content, kept):
+    data = record_of(replace(nudged(), advice=SECRET_TEXT), content=content)
+
+    assert read_record(data)["advice"] == kept
+    assert (SECRET_TEXT.encode() in data) is content
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        (turn(1), []),
+        (nudged(), ["nudge"]),
+        (refused(), ["firm", "refuse", "refuse"]),
+        (refused(decision=Decision("refuse", rule="repeated_call")), ["refuse", "refuse"]),
+        (turn(1, objected=(Objected("cycle", "f", "refuse", "observe"),)), []),
+        (turn(1, objected=(Objected("arguments", "f", "repair"),)), ["repair"]),
+        (turn(1, decision=Decision("observe", rule="cycle", would="cut")), []),
+    ],
+)
+def test_acts_are_what_was_done(report, expected):
+    assert acts(read_record(record_of(report))) == expected
+    assert report.interventions == len(expected)
 
 
 def test_exemptions_are_kept_in_their_words():
@@ -73,7 +143,9 @@ def test_a_turn_without_attempts_or_steps():
 
 
 def test_it_is_small():
-    assert all(len(record_of(report)) < 250 for report in life())
+    assert all(len(record_of(report)) < (300 if report.decision.rule else 180) for report in life())
+    many = tuple(Objected("cycle", "x" * 5000, "refuse", count=5, call=CALL, attempt=1) for _ in range(500))
+    assert len(record_of(refused(objected=many))) < 8000
 
 
 @given(st.text(st.characters(), max_size=40))
@@ -96,6 +168,11 @@ def test_any_tool_name_can_be_kept(name):
         b'{"v":1,"c":[["one"]]}',
         b'{"v":1,"n":"x"}',
         b'{"v":1,"r":5}',
+        b'{"v":1,"e":7}',
+        b'{"v":1,"e":[]}',
+        b'{"v":1,"e":{"late":7}}',
+        b'{"v":1,"e":{"objected":[7]}}',
+        b'{"v":1,"e":{"objected":[{"count":"x"}]}}',
     ],
 )
 def test_other_bytes_are_refused(data):

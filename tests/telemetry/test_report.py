@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from guardproxy.core.model import Decision
-from guardproxy.telemetry.report import TurnReport, run_end
+from guardproxy.telemetry.report import Attempt, Objected, TurnReport, run_end
 from tests.telemetry import reports
 
 
@@ -54,6 +54,77 @@ def test_repeats_are_those_of_the_finding() -> None:
 
     assert told.ordinal(0) == told.view.steps - 1 == 2
     assert told.repeats(0) == 3
+
+
+REFUSED = Objected("cycle", "f", "refuse", count=5, call=reports.CALL)
+SEEN = replace(REFUSED, mode="observe")
+
+
+@pytest.mark.parametrize(
+    ("decision", "objected", "intervention", "number"),
+    [
+        (Decision("firm", rule="cycle"), (), ("firm", "enforce"), 1),
+        (Decision("firm", rule="cycle"), (REFUSED,), ("firm", "enforce"), 2),
+        (Decision("pass"), (REFUSED, REFUSED, SEEN), ("", ""), 2),
+        (Decision("refuse", rule="cycle"), (REFUSED,), ("", ""), 1),
+        (Decision("refuse", rule="tools.deny"), (REFUSED,), ("refuse", "enforce"), 2),
+        (Decision("observe", rule="cycle", would="firm"), (SEEN,), ("firm", "observe"), 0),
+    ],
+    ids=str,
+)
+def test_what_is_done_to_calls_is_an_intervention_and_is_told_once(
+    decision: Decision, objected: tuple[Objected, ...], intervention: tuple[str, str], number: int
+) -> None:
+    told = report(decision=decision, objected=objected)
+
+    assert (told.intervention, told.interventions) == (intervention, number)
+
+
+@pytest.mark.parametrize(
+    ("changes", "eventful"),
+    [
+        ({}, False),
+        ({"state": "active"}, False),
+        ({"attempts": (Attempt(1, 2),)}, False),
+        ({"attempts": (Attempt(1, 2), Attempt(2, 3))}, True),
+        ({"objected": (SEEN,)}, True),
+        *[({name: value}, True) for name, value in reports.EVENTS.items()],
+    ],
+    ids=str,
+)
+def test_nearly_no_turn_has_more_to_tell(changes: dict[str, object], eventful: bool) -> None:
+    assert report(**changes).eventful is eventful
+
+
+def test_a_retry_is_no_reask() -> None:
+    asked = [Attempt(1, 2), Attempt(2, 3), Attempt(3, 4, reason="repair"), Attempt(4, 5, reason="finalize")]
+
+    assert report(attempts=tuple(asked)).asked == ("repair", "finalize")
+
+
+@pytest.mark.parametrize(
+    ("objected", "given"),
+    [
+        ((), "aab"),
+        ((REFUSED,), "ab"),
+        ((SEEN,), "aab"),
+        ((REFUSED, REFUSED, REFUSED), "b"),
+        ((replace(REFUSED, attempt=1),), "aab"),
+        ((replace(REFUSED, attempt=2),), "ab"),
+        ((Objected("cycle", "f", "refuse"),), "aab"),  # whose call is not known
+        ((replace(REFUSED, action="pause"), replace(REFUSED, action="repair", call=b"b" * 16)), "a"),
+    ],
+    ids=str,
+)
+def test_calls_that_the_agent_got(objected: tuple[Objected, ...], given: str) -> None:
+    calls = tuple(("f", "", {"a": reports.CALL, "b": b"b" * 16}[name]) for name in "aab")
+    told = report(attempts=(Attempt(1, 2), Attempt(2, 3, calls=calls)), objected=objected)
+
+    assert "".join("a" if call[2] == reports.CALL else "b" for call in told.given) == given
+
+
+def test_a_run_ends_with_the_calls_that_the_agent_got() -> None:
+    assert run_end(reports.refused(5)).tool_calls == run_end(reports.turn(5)).tool_calls == 5
 
 
 def test_run_end_adds_this_turn() -> None:

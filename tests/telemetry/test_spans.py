@@ -11,8 +11,24 @@ from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Decision, Kind, Line
 from guardproxy.telemetry import RunEnd, Telemetry
 from guardproxy.telemetry._ids import run_ids, sampled
+from guardproxy.telemetry.report import MOST_OBJECTED, Objected
 from guardproxy.telemetry.semconv import SPAN_ATTRIBUTES
-from tests.telemetry.reports import RESULT, SECOND, SECRET_TEXT, T0, cut, life, nudged, settings, step, turn, view
+from tests.telemetry.reports import (
+    CALL,
+    RESULT,
+    SECOND,
+    SECRET_TEXT,
+    T0,
+    cut,
+    eventful,
+    life,
+    nudged,
+    refused,
+    settings,
+    step,
+    turn,
+    view,
+)
 from tests.telemetry.sink import attributes, otlp_sink
 
 KEY = b"k" * 32
@@ -265,6 +281,88 @@ async def test_a_failed_attempt_has_no_usage():
     )
 
 
+async def test_every_attempt_is_a_span_with_its_reason():
+    first, second = named(await sent([refused()]), "chat gpt-4o")
+    (alone,) = named(await sent([turn(1)]), "chat gpt-4o")
+    told = [attributes(span) for span in (alone, first, second)]
+
+    assert [one["guardproxy.attempt.reason"] for one in told] == ["first", "first", "reask"]
+    assert [one["guardproxy.upstream.attempt"] for one in told] == [1, 1, 2]
+    assert [one["gen_ai.response.id"] for one in told] == ["chatcmpl-1", "chatcmpl-1", "chatcmpl-2"]
+    assert [one["gen_ai.usage.input_tokens"] for one in told] == [1000, 1000, 1100]
+    assert first.end_time_unix_nano <= second.start_time_unix_nano
+
+
+async def test_a_call_that_the_agent_did_not_get_is_an_intervention():
+    spans = await sent([refused()])
+    (server,) = named(spans, "POST /v1/chat/completions")
+    (firm,) = named(spans, "guardproxy.intervene firm")
+    found = named(spans, "guardproxy.intervene refuse")
+    ends = [attempt.ended_ns for attempt in refused().attempts]
+
+    assert {span.parent_span_id for span in [firm, *found]} == {server.span_id}
+    assert [(span.start_time_unix_nano, span.end_time_unix_nano) for span in found] == [(end, end) for end in ends]
+    base = {
+        "guardproxy.action": "refuse",
+        "guardproxy.mode": "enforce",
+        "guardproxy.rule": "repeated_call",
+        "gen_ai.tool.name": "read_file",
+        "guardproxy.fingerprint.tool_arguments": CALL.hex(),
+    }
+    for span, count, attempt in zip(found, (5, 6), (1, 2), strict=True):
+        expected = base | {"guardproxy.count": count, "guardproxy.upstream.attempt": attempt}
+        assert {key: attributes(span).get(key) for key in expected} == expected
+
+
+async def test_what_is_not_known_of_a_call_is_left_out():
+    spans = await sent([turn(2, objected=(Objected("arguments", "f\ud800", "repair", "observe"),), attempts=())])
+    (span,) = named(spans, "guardproxy.intervene repair")
+
+    assert (span.end_time_unix_nano, attributes(span)["guardproxy.mode"]) == (turn(2).ended_ns, "observe")
+    assert not {"guardproxy.count", "guardproxy.upstream.attempt"} & attributes(span).keys()
+
+
+async def test_spans_of_calls_are_bounded():
+    objected = (Objected("cycle", "f", "refuse", attempt=99),) * 500
+
+    assert len(named(await sent([refused(objected=objected)]), "guardproxy.intervene refuse")) == MOST_OBJECTED
+
+
+async def test_a_turn_tells_what_happened_beside_the_decision():
+    first, second = named(await sent([eventful(), turn(3)]), "POST /v1/chat/completions")
+    expected = {
+        "guardproxy.verification": "failed",
+        "guardproxy.verification.failed_checks": ["required_tools", "files"],
+        "guardproxy.hygiene": ["truncate", "errors (observe)"],
+        "guardproxy.approval.id": "ap-1",
+        "guardproxy.approval.state": "pending",
+        "guardproxy.answer_missing": True,
+        "guardproxy.state": "need_human",
+    }
+
+    assert {key: attributes(first).get(key) for key in expected} == expected
+    assert not expected.keys() & attributes(second).keys()
+
+
+@pytest.mark.parametrize(("late", "status"), [(("read_file",), "deadline_exceeded"), (("other",), None), ((), None)])
+async def test_a_late_result_is_an_error_of_its_tool(late, status):
+    (tool,) = named(await sent([turn(1), turn(2, late=late)]), "execute_tool read_file")
+
+    assert tool.status.code == (Status.STATUS_CODE_ERROR if status else Status.STATUS_CODE_UNSET)
+    assert (attributes(tool).get("error.type"), attributes(tool).get("guardproxy.tool.late")) == (
+        status,
+        bool(status) or None,
+    )
+
+
+async def test_a_refused_call_is_no_call_of_the_round():
+    """An equal result that comes later is none of the call that the agent never got."""
+    spans = await sent([refused(5), turn(6)])
+    (tool,) = [span for span in named(spans, "execute_tool read_file") if span.start_time_unix_nano > T0 + 55 * SECOND]
+
+    assert attributes(tool)["guardproxy.tool.timing"] == "unknown"
+
+
 async def test_observed_interventions_are_spans_too():
     decision = Decision("observe", rule="repeated_call", count=6, mode="observe", would="cut")
     spans = await sent([turn(2, decision=decision)])
@@ -304,7 +402,7 @@ async def test_only_known_attributes_and_no_content():
     report = replace(report, advice=SECRET_TEXT, decision=replace(report.decision, reason=SECRET_TEXT))
     with otlp_sink() as sink:
         telemetry = Telemetry(settings(otlp_endpoint=sink.url), KEY, "test")
-        for each in (*life(), report):
+        for each in (*life(), report, refused(8), eventful(9)):
             telemetry.report(each)
         await telemetry.shutdown(5)
 

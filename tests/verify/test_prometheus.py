@@ -25,14 +25,15 @@ import yaml
 
 from grafana import panels
 from guardproxy.core.model import Decision
-from guardproxy.telemetry import Fleet, RunEnd, Telemetry
+from guardproxy.telemetry import Fleet, Objected, RunEnd, Telemetry
 from guardproxy.telemetry.exposition import CONTENT_TYPE, render
-from tests.telemetry.reports import T0, life, settings, view
+from tests.telemetry.reports import T0, eventful, life, refused, settings, view
 
 pytestmark = pytest.mark.verify
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 OBSERVED = Decision("observe", rule="cycle", count=4, mode="observe", would="firm")
+HELD = (Objected("tools.approval", "send_mail", "pause"),)
 
 
 def tool(name: str) -> str:
@@ -48,7 +49,7 @@ def free_port() -> int:
 
 
 class Traffic(threading.Thread):
-    """Plays runs through two workers' telemetry until stopped: some are cut, some end idle, one turn is observed."""
+    """Plays runs through two workers' telemetry until stopped: some are cut, some end idle; one turn is observed."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -68,7 +69,8 @@ class Traffic(threading.Thread):
 
     def _one_run(self, session: str, worker: Telemetry) -> None:
         worker.count("sessions.active", {"state": "active"}, 3)
-        for report in life():
+        *before, end = life()
+        for report in (*before, refused(5), eventful(6, objected=HELD), end):
             seen = replace(report, session=session, view=replace(report.view, session=session))
             worker.report(seen)
         idle = f"{session}-idle"

@@ -8,13 +8,16 @@ taken out of a client's copy again (`fingerprint.strip_own`).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 from guardproxy.core.advice import en, zh
 from guardproxy.core.fingerprint import GUARD_MARK
 from guardproxy.core.model import Decision, Finding, Flag, Rung
+
+QUOTE, QUESTION = 160, 600
+"""Characters of arguments and results, and of an agent's question to a person, that a text quotes."""
 
 LANGUAGES: Mapping[str, ModuleType] = {"en": en, "zh": zh}
 """Language to its texts."""
@@ -45,6 +48,20 @@ class Progress:
     tools: tuple[tuple[str, int], ...] = ()
     found: tuple[tuple[str, str], ...] = ()
     said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a call's arguments. `kind` names the sentence: a key of PROBLEMS in each language.
+
+    `path`: the argument, dotted. `expected` and `got`: a type's name or a value in short, as the schema and the call
+    have them.
+    """
+
+    kind: str
+    path: str = ""
+    expected: str = ""
+    got: str = ""
 
 
 def render(language: str, rung: Rung, finding: Finding, facts: Facts) -> str:
@@ -93,6 +110,94 @@ def summary(language: str, decision: Decision, progress: Progress) -> str:
     return "\n".join(lines)
 
 
+def refusal(language: str, rule: str, facts: Facts, period: int = 1) -> str:
+    """What a model gets as the result of a call that was refused because it belongs to a loop.
+
+    `facts` are those of the calls that were made; the refused one is not among them.
+    """
+    words = LANGUAGES[language]
+    told = _filled(words.RULES[rule], facts, period) if rule in words.RULES else ""
+    return _note(words, _named(words.NOT_MADE, facts.tool), told, words.REFUSE_WAYS)
+
+
+def denied(language: str, tool: str, reason: str = "") -> str:
+    """What a model gets as the result of a call that the rules of its run forbid."""
+    words = LANGUAGES[language]
+    why = words.BECAUSE.format(reason=_quoted(reason)) if reason.strip() else ""
+    return _note(words, _named(words.NOT_MADE, tool), words.FORBIDDEN, why, words.DENY_WAYS)
+
+
+def declined(language: str, tool: str, reason: str = "", *, expired: bool = False) -> str:
+    """What a model gets as the result of a call that a person declined, or (`expired`) that nobody decided in time."""
+    words = LANGUAGES[language]
+    why = words.BECAUSE.format(reason=_quoted(reason)) if reason.strip() else ""
+    who = words.EXPIRED if expired else words.DECLINED
+    return _note(words, _named(words.NOT_MADE, tool), who, why, words.DENY_WAYS)
+
+
+def repair(language: str, tool: str, problems: Sequence[Problem], known: Sequence[str] = ()) -> str:
+    """What a model gets as the result of a call that was written wrongly: what exactly, and that it may try again.
+
+    `known`: tools that there are. Raises ValueError where it could not say what is wrong.
+    """
+    words = LANGUAGES[language]
+    if not problems:
+        raise ValueError("no text for a repair: it needs a problem")
+    wrong = [
+        words.PROBLEMS[one.kind].format(path=_quoted(one.path), expected=_quoted(one.expected), got=_quoted(one.got))
+        for one in problems
+    ]
+    names = words.KNOWN.format(tools=", ".join(f"`{_quoted(name)}`" for name in known)) if known else ""
+    return _note(words, _named(words.NOT_MADE, tool), *wrong, names, words.REPAIR_WAYS)
+
+
+def approval_notice(language: str, approval: str, tool: str, arguments: str, how: str) -> str:
+    """The answer with which a run waits for a person's word on a call. `how`: the way to give it."""
+    words = LANGUAGES[language]
+    asked = words.APPROVAL.format(tool=_quoted(tool), arguments=_quoted(short(arguments)), id=_quoted(approval))
+    return _lines(asked, words.HOW.format(how=_quoted(how)) if how else "", words.APPROVAL_THEN)
+
+
+def paused_notice(language: str, who: str, why: str, how: str) -> str:
+    """The answer of a run that somebody or something has paused. `who`: operator, loop, budget or approval."""
+    words = LANGUAGES[language]
+    by = words.PAUSED_BY.get(who, _quoted(who))
+    reason = words.PAUSED_WHY.format(reason=_quoted(why)) if why.strip() else ""
+    return _lines(words.PAUSED.format(who=by), reason, words.HOW.format(how=_quoted(how)) if how else "")
+
+
+def question_notice(language: str, tool: str, question: str, how: str) -> str:
+    """The answer with which a run waits for what a person says to the agent's question."""
+    words = LANGUAGES[language]
+    asked = words.QUESTION.format(tool=_quoted(tool), question=_quoted(short(question, QUESTION)))
+    return _lines(asked, words.HOW.format(how=_quoted(how)) if how else "", words.QUESTION_THEN)
+
+
+def one_at_a_time(language: str, tool: str) -> str:
+    """What a model gets for a second call that needs a person, in an answer that has one already."""
+    words = LANGUAGES[language]
+    return _note(words, _named(words.NOT_MADE, tool), words.ONE_AT_A_TIME)
+
+
+def handed_over(language: str, decision: Decision, progress: Progress, how: str) -> str:
+    """The answer of a run that is handed to a person in place of its end: what was achieved, and the way on."""
+    words = LANGUAGES[language]
+    told = summary(language, decision, progress).split("\n")
+    return _lines(words.HANDED_OVER, *told[1:-1], words.HOW.format(how=_quoted(how)) if how else "")
+
+
+def unverified(language: str, wrong: Sequence[str]) -> str:
+    """The answer of a run whose result did not pass its checks."""
+    words = LANGUAGES[language]
+    return _lines(words.UNVERIFIED, *[words.UNVERIFIED_LINE.format(wrong=_quoted(one)) for one in wrong])
+
+
+def short(text: str, most: int = QUOTE) -> str:
+    """A quote on one line: enough to recognise what is quoted, too little to be read as content."""
+    plain = " ".join(text[: most * 4].split())
+    return plain if len(plain) <= most else f"{plain[: most - 1]}…"
+
+
 def block(finding: Finding) -> str:
     """The machine-readable part of a firm word (DESIGN section 7), one line of JSON."""
     return json.dumps(
@@ -131,14 +236,32 @@ def quoted(text: str, most: int = 80) -> str:
 
 
 def _fill(template: str, finding: Finding, facts: Facts, **more: str) -> str:
+    return _filled(template, replace(facts, count=finding.count), finding.unit, **more)
+
+
+def _filled(template: str, facts: Facts, period: int, **more: str) -> str:
     return template.format(
         tool=facts.tool.strip() or "-",
-        count=finding.count,
+        count=facts.count,
         arguments=_quoted(facts.arguments),
         result=_quoted(facts.result) or "-",
-        period=finding.unit,
+        period=period,
         **more,
     )
+
+
+def _named(template: str, tool: str) -> str:
+    return template.format(tool=_quoted(short(tool, QUOTE)) or "-")
+
+
+def _note(words: ModuleType, *parts: str) -> str:
+    """One paragraph of ours."""
+    return str(words.JOIN).join(part for part in (f"{GUARD_MARK} {words.SOURCE}", *parts) if part)
+
+
+def _lines(*lines: str) -> str:
+    """What a person reads, line by line."""
+    return f"{GUARD_MARK} " + "\n".join(line for line in lines if line)
 
 
 def _quoted(text: str) -> str:

@@ -91,6 +91,73 @@ OPEN_OVER = "Open: the task itself. This run is not continued; a new run, or a p
 OPEN_BUDGET = "Open: the task itself. Whoever governs the limits can raise them."
 HALTED = "This answer was stopped by the proxy that watches it: the same words came {count} times in it."
 
+NOT_MADE = "this call of `{tool}` was not carried out."
+"""Begins what stands in the place of a call's result."""
+
+REFUSE_WAYS = (
+    "Once more would bring nothing new, and nothing has changed since. Answer with what is known and name what is missing, "
+    "or say what the cause is and take one different step."
+)
+FORBIDDEN = "The rules of this run forbid it."
+DECLINED = "The user declined it."
+EXPIRED = "It needed a person's approval, and nobody decided in time."
+BECAUSE = "The reason: {reason}."
+DENY_WAYS = (
+    "The same in other words is not wanted either. Go on without it where that is possible; otherwise say what is left open "
+    "because of it."
+)
+PROBLEMS: Mapping[str, str] = {
+    "not_json": "Its arguments are no valid JSON (at {path}: {got}).",
+    "not_object": "Its arguments must be a JSON object, not {got}.",
+    "no_tool": "There is no tool of this name.",
+    "no_name": "The call names no tool.",
+    "missing": "The argument `{path}` ({expected}) is missing.",
+    "type": "`{path}` must be {expected}, not {got}.",
+    "enum": "`{path}` must be one of {expected}, not {got}.",
+    "unknown": "`{path}` is no argument of this tool.",
+    "no_form": "`{path}` has none of the forms that it may have ({expected}): {got}.",
+    "more": "There are {got} more problems of this kind.",
+}
+"""What is wrong with arguments. Placeholders: path, expected, got."""
+
+KNOWN = "Tools that there are: {tools}."
+REPAIR_WAYS = "Make the call again with this put right, or go on without it."
+APPROVAL = "The call of `{tool}` ({arguments}) needs a person's approval before it is carried out. Approval: {id}"
+APPROVAL_THEN = "Until then this run is paused. Nothing of the call has been carried out."
+HOW = "To go on: {how}"
+PAUSED = "This run is paused by {who}; nothing was asked of the model."
+PAUSED_BY: Mapping[str, str] = {
+    "operator": "an operator",
+    "loop": "the proxy that watches it, because it went round in circles",
+    "budget": "the proxy that watches it, because a limit was reached",
+    "approval": "a call that waits for a person's approval",
+}
+PAUSED_WHY = "Reason: {reason}"
+QUESTION = "The agent asks a person (`{tool}`): {question}"
+QUESTION_THEN = "This run waits for the answer; it can also be given as the next message."
+UNFINISHED = "this answer was checked before it counts as the end of the run, and it does not hold yet:"
+UNFINISHED_WAYS = (
+    "Two ways on: do what is missing and answer then; or, where that is not possible, say in the answer what is not done "
+    "and why."
+)
+COMPLETION: Mapping[str, str] = {
+    "required_missing": "this task needs a result of `{tool}`, which was not used.",
+    "required_failed": "this task needs `{tool}` to succeed; it was tried {count} times and failed each time, last with: "
+    "{result}.",
+    "no_json": "the answer has to be JSON in a given form, and it holds none that can be read.",
+    "schema": "the JSON of the answer does not have the form that is asked for: {error}.",
+    "artifacts_few": "the agent reports {count} artefacts where there must be at least {least}.",
+    "unresolved_many": "the agent reports {count} open items where there may be {most} at most.",
+    "validation_failures_many": "the agent reports {count} failed validations where there may be {most} at most.",
+    "evidence_few": "the answer cites {count} of the at least {least} sources that it needs.",
+    "evidence_unknown": "the answer names what no result of this run holds: {ids}. Only what was found may be cited.",
+    "open_waits": "a call is still waiting for its approval or its result: {tools}.",
+    "open_unanswered": "a call of the last message has no result yet: {tools}.",
+    "open_pending": "the newest result of `{tool}` says that it is not ready yet: {result}.",
+}
+"""What a check of a final answer found. Placeholders differ a sentence; each says what is wrong and where it shows."""
+VERIFIER_REFUSED = "the check that this run's owner has set up did not accept the answer, without saying why."
+VERIFIER_SILENT = "the check that this run's owner has set up could not be asked, and no answer counts without it."
 LEFT_OUT = "about {left} of {total} tokens were left out here: {where}. The rest is as it was. {ask}"
 LEFT_OUT_LINES = "lines {first} to {last} of {all}"
 LEFT_OUT_CHARACTERS = "characters {first} to {last} of {all}"
@@ -135,3 +202,11 @@ LATE = (
     "needed again, ask for less at once or let it run in the background."
 )
 """Said behind a late result (`hygiene.deadlines`). Placeholders: tool, seconds."""
+
+ONE_AT_A_TIME = (
+    "A person was asked about another call of the same message; one such call at a time. Propose it again once that one is "
+    "decided, if it is still needed."
+)
+HANDED_OVER = "This run is paused by the proxy that watches it, in place of its end; a person can let it go on."
+UNVERIFIED = "The result of this run did not pass its checks, and the run was not asked again."
+UNVERIFIED_LINE = "Not passed: {wrong}"

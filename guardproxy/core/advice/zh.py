@@ -70,6 +70,65 @@ OPEN_OVER = "未完成:任务本身。本次运行不再继续;可以由新的�
 OPEN_BUDGET = "未完成:任务本身。管理限额的人可以提高限额。"
 HALTED = "此回答已被监看它的代理停止:同样的话在其中出现了 {count} 次。"
 
+NOT_MADE = "这次对 `{tool}` 的调用没有执行。"
+"""Begins what stands in the place of a call's result."""
+
+REFUSE_WAYS = (
+    "再做一次不会带来新内容,其间也没有任何变化。请用已知内容回答并指出缺少什么,或者说明原因并采取一个不同的步骤。"
+)
+FORBIDDEN = "本次运行的规则不允许这个调用。"
+DECLINED = "用户拒绝了这个调用。"
+EXPIRED = "它需要人工批准,但没有人在规定时间内作出决定。"
+BECAUSE = "理由:{reason}。"
+DENY_WAYS = "换一种写法做同样的事也不可取。如果可以,请在没有它的情况下继续;否则请说明因此还有什么未解决。"
+PROBLEMS: Mapping[str, str] = {
+    "not_json": "它的参数不是有效的 JSON({path}:{got})。",
+    "not_object": "它的参数必须是 JSON 对象,而不是 {got}。",
+    "no_tool": "没有这个名称的工具。",
+    "no_name": "这个调用没有写明工具名称。",
+    "missing": "缺少参数 `{path}`({expected})。",
+    "type": "`{path}` 必须是 {expected},而不是 {got}。",
+    "enum": "`{path}` 必须是 {expected} 之一,而不是 {got}。",
+    "unknown": "`{path}` 不是这个工具的参数。",
+    "no_form": "`{path}` 不符合允许的任何一种形式({expected}):{got}。",
+    "more": "同类问题还有 {got} 个。",
+}
+"""What is wrong with arguments. Placeholders: path, expected, got."""
+
+KNOWN = "现有的工具:{tools}。"
+REPAIR_WAYS = "请改正后重新调用,或者在没有它的情况下继续。"
+APPROVAL = "对 `{tool}` 的调用({arguments})需要人工批准后才会执行。批准编号:{id}"
+APPROVAL_THEN = "在此之前本次运行暂停。该调用没有执行任何部分。"
+HOW = "继续的方法:{how}"
+PAUSED = "本次运行已暂停,原因方是{who};没有向模型提出请求。"
+PAUSED_BY: Mapping[str, str] = {
+    "operator": "操作人员",
+    "loop": "监看它的代理(运行在原地打转)",
+    "budget": "监看它的代理(已达到限额)",
+    "approval": "一个等待人工批准的调用",
+}
+PAUSED_WHY = "原因:{reason}"
+QUESTION = "智能体向人提问(`{tool}`):{question}"
+QUESTION_THEN = "本次运行正在等待回答;也可以直接在下一条消息中给出。"
+UNFINISHED = "这个回答在算作本次运行的结束之前经过了检查,目前还不成立:"
+UNFINISHED_WAYS = "有两条路:先完成缺少的部分再回答;或者,如果做不到,就在回答中说明哪些没有完成以及原因。"
+COMPLETION: Mapping[str, str] = {
+    "required_missing": "本任务需要 `{tool}` 的结果,但没有使用它。",
+    "required_failed": "本任务需要 `{tool}` 成功;它被尝试了 {count} 次,每次都失败,最后一次:{result}。",
+    "no_json": "回答必须是给定形式的 JSON,但其中没有可以读取的 JSON。",
+    "schema": "回答中的 JSON 不符合所要求的形式:{error}。",
+    "artifacts_few": "代理报告了 {count} 个产物,而至少需要 {least} 个。",
+    "unresolved_many": "代理报告了 {count} 个未解决的事项,而最多允许 {most} 个。",
+    "validation_failures_many": "代理报告了 {count} 次验证失败,而最多允许 {most} 次。",
+    "evidence_few": "回答引用了 {count} 个来源,而至少需要 {least} 个。",
+    "evidence_unknown": "回答提到了本次运行的任何结果中都没有的内容:{ids}。只能引用已经找到的内容。",
+    "open_waits": "有调用仍在等待批准或结果:{tools}。",
+    "open_unanswered": "最后一条消息中的调用还没有结果:{tools}。",
+    "open_pending": "`{tool}` 的最新结果表明它还没有就绪:{result}。",
+}
+"""What a check of a final answer found. Placeholders differ a sentence; each says what is wrong and where it shows."""
+VERIFIER_REFUSED = "本次运行的负责人所设置的检查没有接受这个回答,也没有说明原因。"
+VERIFIER_SILENT = "无法询问本次运行的负责人所设置的检查,而没有它任何回答都不算数。"
 LEFT_OUT = "此处约 {total} 个词元中的 {left} 个被略去:{where}。其余保持原样。{ask}"
 LEFT_OUT_LINES = "第 {first} 行到第 {last} 行,共 {all} 行"
 LEFT_OUT_CHARACTERS = "第 {first} 个到第 {last} 个字符,共 {all} 个"
@@ -109,3 +168,10 @@ ERRORS: Mapping[str, str] = {
 
 LATE = "`{tool}` 的结果晚于它 {seconds} 秒的时限。其中内容可能已经过时;如果还需要它,请一次少要一些,或让它在后台运行。"
 """Said behind a late result (`hygiene.deadlines`). Placeholders: tool, seconds."""
+
+ONE_AT_A_TIME = (
+    "同一条消息中的另一个调用已经在等待人工决定;这类调用一次只能提出一个。待其有结果后,如仍需要,请再次提出。"
+)
+HANDED_OVER = "监督本次运行的代理已将其暂停(而不是结束);可由人工决定是否继续。"
+UNVERIFIED = "本次运行的结果没有通过检查,并且不再要求模型重试。"
+UNVERIFIED_LINE = "未通过:{wrong}"

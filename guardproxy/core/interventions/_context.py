@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from guardproxy.core import advice, protocol, rounds, session
-from guardproxy.core.advice import Facts, Progress
+from guardproxy.core.advice import Facts, Progress, short
 from guardproxy.core.edit import AppendText
 from guardproxy.core.fingerprint import strip_own
 from guardproxy.core.model import Ask, Call, Decision, Flag, Kind, Message, Rung, Step
 from guardproxy.core.view import View
-
-PREVIEW = 160
-"""Characters of arguments and results that a text quotes: enough to recognise them, too few to be read as content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +58,8 @@ def facts(decision: Decision, ask: Ask, context: Context) -> Facts:
     flags = trail.steps[-1 - back].flags if back < len(trail.steps) else Flag.NONE
     return Facts(
         tool=call.name if call else _remembered(trail.steps),
-        arguments=_short(call.arguments) if call else "",
-        result=_short(result.text) if result else "",
+        arguments=short(call.arguments) if call else "",
+        result=short(result.text) if result else "",
         count=decision.count,
         flags=flags,
         untried=tuple(tool for tool in ask.tools if call is None or tool != call.name)[:3],
@@ -81,14 +78,14 @@ def progress(ask: Ask, decision: Decision) -> Progress:
     found = rounds.rounds(ask)
     tools = Counter(call.name for turn in found for call in turn.calls)
     newest = [
-        (call.name, _short(result.text))
+        (call.name, short(result.text))
         for turn in found[-4:]
         for call, result in zip(turn.calls, turn.results, strict=True)
         if result is not None
     ]
     said = next((said for turn in reversed(found) if (said := strip_own(turn.text).strip())), "")
     unique = list(dict.fromkeys(newest))[-3:]
-    return Progress(steps=tools.total(), tools=tuple(tools.most_common(5)), found=tuple(unique), said=_short(said))
+    return Progress(steps=tools.total(), tools=tuple(tools.most_common(5)), found=tuple(unique), said=short(said))
 
 
 def advise(rung: Rung, decision: Decision, ask: Ask, context: Context) -> tuple[AppendText, ...]:
@@ -110,8 +107,3 @@ def _told(ask: Ask, back: int) -> tuple[Call | None, Message | None]:
         for pair in zip(reversed(turn.calls), reversed(turn.results), strict=True)
     ]
     return pairs[min(back, len(pairs) - 1)] if pairs else (None, None)
-
-
-def _short(text: str) -> str:
-    plain = " ".join(text[: PREVIEW * 4].split())
-    return plain if len(plain) <= PREVIEW else f"{plain[: PREVIEW - 1]}…"

@@ -1,0 +1,149 @@
+"""The plain sections of the configuration: where to listen, where to send, what may be spent, what things cost.
+
+Sections made of Settings that stand beside the code that uses them are put together in `config`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from guardproxy import _kinds as kinds
+from guardproxy._kinds import Amount, Count, HttpUrl, Number, Port, Seconds, Text
+from guardproxy.core.pricing import Rates
+
+DEFAULT_UPSTREAM = "https://api.openai.com/v1"
+"""Where requests go when neither the file nor `OPENAI_BASE_URL` says."""
+
+
+class Section(BaseModel):
+    """A mapping in the file: frozen, no unknown keys, no infinite numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty(cls, value: object) -> object:
+        """A section whose keys are all commented out is nothing in YAML."""
+        return {} if value is None else value
+
+
+class Listen(Section):
+    """Where agents connect. `port` 0 = any free one. `workers` are processes that share it."""
+
+    host: Text = "127.0.0.1"
+    port: Port = 8787
+    workers: Annotated[Number, Field(ge=1, le=256)] = 1
+
+
+class Admin(Section):
+    """Where operators connect: /healthz, /readyz, /metrics, /panic. Keep it off the public net."""
+
+    host: Text = "127.0.0.1"
+    port: Port = 8788
+
+
+class Upstream(Section):
+    """The provider. Without `api_key` the client's own Authorization passes through.
+
+    `first_byte_seconds` is long because reasoning models think first; `idle_seconds` is between two chunks.
+    """
+
+    url: HttpUrl = DEFAULT_UPSTREAM
+    api_key: kinds.OptionalText = Field(default=None, repr=False)
+    connect_seconds: Seconds = 10.0
+    first_byte_seconds: Seconds = 600.0
+    idle_seconds: Seconds = 300.0
+    retries: Annotated[Number, Field(ge=0, le=5)] = 0
+
+
+class StoreSection(Section):
+    """Redis by `url`, else an embedded Valkey in `data_dir`. `on_failure` says what a request does without it.
+
+    `lease_seconds`: how long a hold outlives the worker that took it; renewed while its call runs. `labels_days`: how
+    long a false alarm is remembered.
+    """
+
+    url: kinds.OptionalRedisUrl = Field(default=None, repr=False)
+    data_dir: Text = "~/.local/share/guardproxy"
+    on_failure: Literal["open", "closed"] = "open"
+    timeout_ms: kinds.StoreMs = 220  # a request may lose 250 in all (DESIGN section 11)
+    lease_seconds: kinds.LeaseSeconds = 120.0
+    labels_days: kinds.Days = 180.0
+
+
+class SpanLimits(Section):
+    """Limits of a request span: what follows one genuine user message. Absent = the profile's, null = none."""
+
+    turns: Count | None = None
+    tool_calls: Count | None = None
+    wall_seconds: Seconds | None = None
+    consecutive_failures: Count | None = None
+    same_call: Count | None = None
+    calls_per_tool: Count | None = None
+
+
+class SessionLimits(Section):
+    """Limits of a whole session, sub-agents included. Absent = the profile's, null = none."""
+
+    turns: Count | None = None
+    tool_calls: Count | None = None
+    wall_seconds: Seconds | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    total_tokens: Count | None = None
+    cost_usd: kinds.LimitUsd | None = None
+
+
+class Limits(Section):
+    """Limits by scope."""
+
+    span: SpanLimits = SpanLimits()
+    session: SessionLimits = SessionLimits()
+
+
+class Price(Section):
+    """Dollars per million tokens. Cached tokens and cache writes cost what input does, unless said otherwise."""
+
+    input: kinds.Price
+    output: kinds.Price
+    cached_input: kinds.Price | None = None
+    cache_write: kinds.Price | None = None
+
+    def rates(self, *, known: bool) -> Rates:
+        """The same as core's value."""
+        cached = -1.0 if self.cached_input is None else self.cached_input
+        written = -1.0 if self.cache_write is None else self.cache_write
+        return Rates(self.input, self.output, cached, written, known)
+
+
+class Prices(Section):
+    """`models` (globs, the first match wins) come before the published prices, `default` after them.
+
+    The default is the price of a large model: an unknown one should rather be stopped early than run for free.
+    """
+
+    default: Price = Price(input=3.0, output=15.0)
+    models: dict[str, Price] = Field(default_factory=dict)
+
+
+class Overload(Section):
+    """Bounds of one worker; what is above is refused before any budget is held. Megabytes are 1024 x 1024 bytes."""
+
+    max_in_flight: kinds.InFlight = 1024
+    max_body_mb: kinds.Megabytes = 64
+    max_expanded_mb: kinds.Megabytes = 64
+
+
+class TelemetrySection(Section):
+    """Metrics and spans over OTLP/HTTP when there is an endpoint; /metrics and the log are always there.
+
+    `log_format: auto` is text on a terminal and JSON elsewhere.
+    """
+
+    otlp_endpoint: kinds.OptionalHttpUrl = None
+    service_name: Text = "guardproxy"
+    sample_ratio: Annotated[Amount, Field(ge=0, le=1)] = 1.0
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "text", "json"] = "auto"

@@ -1,0 +1,148 @@
+"""A completion in one piece behind a gate, or one that goes on with earlier attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from guardproxy.api._answer import Answer
+from guardproxy.api._chat_gate import usage_in
+from guardproxy.api._gate import GAP, META, Gate, Joint, summed
+from guardproxy.api._gathered import CALLS, Fields, Gathered, choices, said
+from guardproxy.api._joined import add_usage
+from guardproxy.api._json import dumps, peek
+from guardproxy.api._messages import neutral
+from guardproxy.api._watcher import Way
+
+
+class GatedWhole:
+    """Held as a whole until it is judged; without a gate it is only joined with what was said before."""
+
+    may_be_over = False
+
+    def __init__(self, way: Way, answer: Answer, gate: Gate | None, joint: Joint | None) -> None:
+        self._way = way
+        self._answer = answer
+        self._gate = gate
+        self._joint = joint
+        self._raw: list[bytes] = []  # as the provider sent it
+        self._out: list[bytes] = []
+        self._changed = False
+        self._given = False
+        self._calls = 0  # of those that were given
+        self.holding = False
+
+    @property
+    def touched(self) -> bool:
+        return self._way.touched or self._changed
+
+    @property
+    def own_text(self) -> bool:
+        return self._way.own_text
+
+    @property
+    def repeats(self) -> int:
+        return self._way.repeats
+
+    def feed(self, chunk: bytes) -> bytes:
+        self._raw.append(chunk)
+        self._out.append(self._way.feed(chunk))
+        return b""
+
+    def finish(self) -> bytes:
+        self._out.append(self._way.finish())
+        self._way.settle()
+        self.holding = self._waits()
+        return b"" if self.holding else self.release()
+
+    def settle(self) -> None:
+        self._way.settle()
+
+    def release(self, keep: frozenset[int] | None = None) -> bytes:
+        """The body; with `keep` only with the calls at these positions."""
+        self.holding = False
+        self._given = True
+        raw = b"".join(self._out)
+        payload = peek(raw)
+        entries = choices(payload)
+        if not isinstance(payload, dict) or not entries or payload.get("error"):
+            return raw
+        count = len(Gathered().whole(payload).calls)
+        lacks = keep is not None and any(place not in keep for place in range(count))
+        self._calls = sum(keep is None or place in keep for place in range(count))
+        if not lacks and self._joint is None:
+            return raw
+        self._changed = True
+        if lacks and keep is not None:
+            _take_out(entries[0], keep)
+        if self._joint is not None:
+            _join(payload, entries[0], self._joint)
+        return dumps(payload)
+
+    def raw_message(self) -> Fields:
+        """The answer as an assistant message of a request."""
+        return self._gathered().message
+
+    def raw_calls(self) -> list[Fields]:
+        """Its calls."""
+        return self._gathered().calls
+
+    def joint(self) -> Joint:
+        """What the client was given so far, or will be with the next attempt's text."""
+        before = self._joint or Joint()
+        payload = peek(b"".join(self._raw))
+        fields = payload if isinstance(payload, dict) else {}
+        shown = self._given or self._gate is None or not self._gate.text
+        text = self._answer.first.text if shown else ""
+        return Joint(
+            base=before.base or {key: fields[key] for key in META if fields.get(key) is not None},
+            text=GAP.join([part for part in (before.text, text) if part]),
+            calls=before.calls + self._calls,
+            usage=summed(before.usage, usage_in(payload)),
+        )
+
+    def _gathered(self) -> Gathered:
+        return Gathered().whole(peek(b"".join(self._raw)))
+
+    def _waits(self) -> bool:
+        """Whether somebody has to judge it."""
+        gate = self._gate
+        if gate is None or not self._answer.choices or self._answer.failed:
+            return False
+        calls = () if self._way.touched else self._answer.first.built()
+        if not calls:
+            return gate.text
+        return gate.calls and any(not call.name or gate.wants(call.name) for call in calls)
+
+
+def _take_out(choice: Fields, keep: Collection[int]) -> None:
+    """Leave only the calls at these positions in a choice."""
+    message = said(choice)
+    entries = message.get("tool_calls")
+    if isinstance(entries, list) and entries:
+        found = [entry for entry in entries if isinstance(entry, dict)]
+        left = [entry for place, entry in enumerate(found) if place in keep]
+        for place, entry in enumerate(left):
+            if "index" in entry:
+                entry["index"] = place
+        message["tool_calls"] = left
+    if not message.get("tool_calls"):
+        for key in CALLS:
+            message.pop(key, None)
+        message["content"] = message.get("content") or ""
+        choice["finish_reason"] = "stop"
+
+
+def _join(payload: Fields, choice: Fields, joint: Joint) -> None:
+    """Put what was said before in front, under the first response's id."""
+    payload |= joint.base
+    for holder in (payload, choice, payload.get("x_groq")):
+        add_usage(holder, joint.usage)
+    if not joint.text:
+        return
+    message = said(choice)
+    content = message.get("content")
+    if isinstance(content, list):
+        message["content"] = [{"type": "text", "text": joint.text + GAP}, *content]
+    else:
+        text = neutral({"role": "assistant", "content": content}).text
+        message["content"] = joint.text + (GAP + text if text else "")

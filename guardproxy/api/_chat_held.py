@@ -1,0 +1,76 @@
+"""An assistant message that was kept back, as JSON: its calls, what of it is handed on, and the answer made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from guardproxy.api._chat_made import completion, usage_event
+from guardproxy.api._gate import GAP, Joint
+from guardproxy.api._gathered import CALLS, Fields
+from guardproxy.api._joined import Joined
+from guardproxy.api._json import dumps, peek
+from guardproxy.api._messages import neutral
+from guardproxy.api._reply import DONE
+from guardproxy.core.model import Ask, Message
+
+
+def read_message(raw: bytes) -> Message:
+    """The message in neutral form. What is no message is an empty one."""
+    return neutral(_parsed(raw))
+
+
+def calls_in_message(raw: bytes) -> tuple[bytes, ...]:
+    """Its calls, in the form that `results` takes."""
+    return tuple([dumps(call) for call in _calls(_parsed(raw))])
+
+
+def keep_calls(raw: bytes, positions: Collection[int]) -> bytes:
+    """The message with the calls at these positions alone."""
+    message = _parsed(raw)
+    calls = _calls(message)
+    kept = [call for position, call in enumerate(calls) if position in positions]
+    if len(kept) == len(calls):
+        return raw
+    rest = {key: value for key, value in message.items() if key not in CALLS}
+    return dumps({**rest, "tool_calls": kept} if kept else rest)
+
+
+def with_arguments(raw: bytes, position: int, arguments: str) -> bytes:
+    """The message with other arguments for one of its calls; the same object where they are equal already."""
+    message = _parsed(raw)
+    calls = _calls(message)
+    if not 0 <= position < len(calls):
+        return raw
+    call = calls[position]
+    inner: Fields = next((part for key in ("function", "custom") if isinstance(part := call.get(key), dict)), call)
+    field = "input" if "input" in inner and "arguments" not in inner else "arguments"
+    if inner.get(field) == arguments:
+        return raw
+    inner[field] = arguments
+    return dumps(message)
+
+
+def closing_message(ask: Ask, joint: Joint, raw: bytes) -> bytes:
+    """The end of an answer, behind what the client was given of it: the calls of a message that was kept back."""
+    message = _parsed(raw)
+    calls = _calls(message)
+    base: Fields = dict(joint.base)
+    if not ask.stream:
+        texts = [text for text in (joint.text, neutral(message).text) if text and text != joint.text]
+        said = GAP.join(texts) if texts else joint.text
+        return completion(base, {**message, "role": "assistant", "content": said or None}, "tool_calls", joint)
+    joined = Joined(joint)
+    return joined.calls(calls) + joined.made({}, "tool_calls") + usage_event(ask, base, joint) + DONE
+
+
+def _parsed(raw: bytes) -> Fields:
+    found = peek(raw)
+    return found if isinstance(found, dict) else {"role": "assistant", "content": ""}
+
+
+def _calls(message: Fields) -> list[Fields]:
+    entries = message.get("tool_calls")
+    if isinstance(entries, list) and entries:
+        return [entry for entry in entries if isinstance(entry, dict)]
+    legacy = message.get("function_call")
+    return [legacy] if isinstance(legacy, dict) else []

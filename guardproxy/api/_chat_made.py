@@ -1,0 +1,83 @@
+"""Messages and ends of answers that the proxy makes of what a model said: results, feedback, a stored answer.
+
+Ids and times are given by the caller. Usage is that of the attempts, else zero: no model ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from guardproxy.api._gate import GAP, Joint
+from guardproxy.api._gathered import CALLS, Fields, is_legacy
+from guardproxy.api._joined import Joined
+from guardproxy.api._json import dumps, peek
+from guardproxy.api._reply import DONE, JSON, NO_USAGE, SSE, event
+from guardproxy.core.model import Ask
+
+KEEP_ALIVE = b": keep-alive\n\n"
+"""A comment: whoever reads server-sent events passes over it."""
+
+
+def results(calls_raw: Sequence[bytes], texts: Sequence[str]) -> tuple[bytes, ...]:
+    """The messages that answer these calls (as `raw_calls` gave them), a text each."""
+    return tuple([dumps(_result(peek(raw), text)) for raw, text in zip(calls_raw, texts, strict=True)])
+
+
+def feedback(text: str) -> bytes:
+    """The message that tells the model what is wrong with its answer."""
+    return dumps({"role": "user", "content": text})
+
+
+def keep_alive() -> bytes:
+    """What may be sent while a stream is held, so that nobody between here and the client gives it up."""
+    return KEEP_ALIVE
+
+
+def closing(ask: Ask, joint: Joint | None, text: str, *, reply_id: str, created: int) -> bytes:
+    """The end of an answer in our words, behind what the client was given of it; `reply_id`: where nothing was."""
+    joint = joint or Joint()
+    base = {"id": reply_id, "created": created, "model": ask.model, **joint.base}
+    if ask.stream:
+        joined = Joined(Joint(base, joint.role, joint.text, joint.calls))
+        said = joined.text(text) + joined.made({}, "tool_calls" if joint.calls else "stop")
+        return said + usage_event(ask, base, joint) + DONE
+    content = GAP.join([part for part in (joint.text, text) if part])
+    message: Fields = {"role": "assistant", "content": content, "refusal": None}
+    return completion(base, message, "stop", joint)
+
+
+def replay_message(ask: Ask, raw_message: bytes, *, reply_id: str, created: int) -> tuple[str, bytes]:
+    """(content type, body) of an answer that is a stored assistant message."""
+    parsed = peek(raw_message)
+    message: Fields = parsed if isinstance(parsed, dict) else {"role": "assistant", "content": ""}
+    reason = "tool_calls" if message.get("tool_calls") else "function_call" if message.get("function_call") else "stop"
+    base = {"id": reply_id, "created": created, "model": ask.model}
+    if not ask.stream:
+        return JSON, completion(base, {**message, "role": "assistant"}, reason, Joint())
+    joined = Joined(Joint(base))
+    fields = {key: value for key, value in message.items() if key not in CALLS and key != "role" and value}
+    calls = message.get("tool_calls") or ([message["function_call"]] if message.get("function_call") else [])
+    said = joined.made(fields or {"content": None})
+    said += joined.calls([call for call in calls if isinstance(call, dict)]) if isinstance(calls, list) else b""
+    return SSE, said + joined.made({}, reason) + usage_event(ask, base, Joint()) + DONE
+
+
+def _result(call: object, text: str) -> Fields:
+    known: Fields = call if isinstance(call, dict) else {}
+    if is_legacy(known):
+        return {"role": "function", "name": known.get("name", ""), "content": text}
+    return {"role": "tool", "tool_call_id": known.get("id", ""), "content": text}
+
+
+def completion(base: Fields, message: Fields, reason: str, joint: Joint) -> bytes:
+    """A completion in one piece; its usage is that of the attempts."""
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
+    usage = joint.usage or NO_USAGE
+    return dumps({**base, "object": "chat.completion", "choices": [choice], "usage": usage})
+
+
+def usage_event(ask: Ask, base: Fields, joint: Joint) -> bytes:
+    """The event that tells the usage, for a client that asked for it."""
+    if not ask.wants_usage:
+        return b""
+    return event({"object": "chat.completion.chunk", **base, "choices": [], "usage": joint.usage or NO_USAGE})

@@ -1,0 +1,60 @@
+"""What is held back of an answer, and what the answers of a turn before it gave: values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+Names = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What is not handed on before it was judged.
+
+    `wants`: the tools whose calls are held; from the first of them on all calls are, and what must come after them.
+    `calls`: whether calls are held at all. `text`: the text of what may be a final answer is held, too.
+    """
+
+    wants: Names
+    text: bool = False
+    calls: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """What the client was given of this turn's answer so far: what the next attempt goes on with.
+
+    `base`: id, created, model and the like of the first response. `role`: it was sent. `text`: all that was sent, of
+    every attempt. `calls`: how many were sent. `usage`: the sum, in the provider's own form.
+    """
+
+    base: Mapping[str, object] = field(default_factory=dict)
+    role: bool = False
+    text: str = ""
+    calls: int = 0
+    usage: Mapping[str, object] = field(default_factory=dict)
+
+
+GAP = "\n\n"
+"""Between the text of one attempt and that of the next."""
+META = ("id", "object", "created", "model", "system_fingerprint")
+"""What all chunks of one answer have in common."""
+
+
+def summed(before: Mapping[str, object], now: Mapping[str, object]) -> dict[str, object]:
+    """Two usages as one: counts are added, whatever else there is is the newer one's."""
+    total: dict[str, object] = {**before}
+    for key, value in now.items():
+        old = before.get(key)
+        if isinstance(value, dict):
+            total[key] = summed(old if isinstance(old, dict) else {}, value)
+        elif _count(old) and _count(value):
+            total[key] = old + value  # type: ignore[operator]  # both are numbers
+        elif value is not None or key not in total:
+            total[key] = value
+    return total
+
+
+def _count(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,52 @@
+"""What the agent itself reports with its last request: artefacts, open items, failed validations.
+
+The report is the header `x-guardproxy-progress`. Numbers that are not reported are not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from guardproxy.core.bearing import ABSENT
+from guardproxy.core.completion._candidate import Candidate
+from guardproxy.core.completion._words import say, told
+from guardproxy.core.progress import FIELDS
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Bounds of the reported numbers; -1 as a most: no bound."""
+
+    least: int = 0
+    """Artefacts that there must be."""
+
+    most_unresolved: int = -1
+    """Open items that there may be."""
+
+    most_failures: int = -1
+    """Failed validations that there may be."""
+
+    mode: Literal["off", "observe", "enforce"] = "enforce"
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is anything to check."""
+        return self.least > 0 or self.most_unresolved >= 0 or self.most_failures >= 0
+
+
+def check(candidate: Candidate, settings: Settings, language: str) -> str | None:
+    """Name the reported numbers that are out of bounds."""
+    return told(language, _wrong(candidate.ask.declared.progress, settings, language))
+
+
+def _wrong(report: tuple[int, ...], settings: Settings, language: str) -> Iterator[str]:
+    numbers = dict(zip(FIELDS, report, strict=False))
+    made = numbers.get("artifacts", ABSENT)
+    if made != ABSENT and made < settings.least:
+        yield say(language, "artifacts_few", count=str(made), least=str(settings.least))
+    for name, most in (("unresolved", settings.most_unresolved), ("validation_failures", settings.most_failures)):
+        count = numbers.get(name, ABSENT)
+        if count != ABSENT and 0 <= most < count:
+            yield say(language, f"{name}_many", count=str(count), most=str(most))

@@ -1,0 +1,28 @@
+"""pause: the run waits for a person. A well-formed answer that says who holds it and how it goes on; no upstream call.
+
+What ends a run by itself (a loop, a budget) says what was achieved, too. A client that asks again gets the same answer
+a few times, then HTTP 400 `session_paused`: a loop that waits must not cost a poll a second.
+"""
+
+from __future__ import annotations
+
+from guardproxy.core import advice
+from guardproxy.core.edit import Edit, Reject, Reply
+from guardproxy.core.interventions._context import Context, progress
+from guardproxy.core.model import Ask, Decision
+
+STATUS = 400
+"""As for a cut: clients end on it, and repeat 402 to 5xx."""
+
+
+def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...]:
+    """The notice, or the error once it was given often enough."""
+    view = context.view
+    if view.paused:
+        how = f"approvals approve {view.approval}" if view.paused == "approval" else f"sessions resume {view.session}"
+        text = advice.paused_notice(context.language, view.paused, decision.reason, f"guardproxy {how}")
+    else:
+        how = "extend" if decision.rule.startswith("budget.") else "resume"
+        told = progress(ask, decision)
+        text = advice.handed_over(context.language, decision, told, f"guardproxy sessions {how} {view.session}")
+    return (Reject(STATUS, "session_paused", text),) if decision.over else (Reply(text),)

@@ -1,0 +1,287 @@
+"""A tool's JSON schema, read leniently: what certainly does not fit, said exactly.
+
+A schema says more than its tool insists on, and a call that the tool would have taken must not be stopped. So only
+missing arguments, values of another kind and values outside a list count, and of these not:
+
+- an argument that the tool can do without: it has a default, may be null, or only explains the call;
+- null, or something empty, for an argument that is not required;
+- a number for a number, written as 1.0, "1" or true; a truth value as "true" or 1; a scalar or a list of them as text;
+- one thing where a list of such things is asked for; a text that holds the JSON of the list or object asked for;
+- another spelling of a name or a listed value: case, `-` and `_`, a number as text;
+- arguments that the schema does not name, also where `additionalProperties` is false: common generators write that
+  for tools that drop what they do not know. They are named beside what is missing.
+
+Bounds, lengths, patterns, formats and conditions are left to the tool: many clamp, cut or convert. What the schema
+itself does wrong (unknown types, references that lead nowhere or outside) is no objection to a call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, cast
+
+from jsonschema_rs import Draft202012Validator, ValidationError
+
+from guardproxy.core.advice import Problem, short
+from guardproxy.core.canon import COSMETIC
+from guardproxy.core.memo import Memo
+
+Schema = Mapping[str, Any]
+
+KEPT, LARGEST, LOOKED_AT, QUOTED = 128, 200_000, 32, 60
+"""Validators in each half of the memo; characters of a schema; errors looked at; characters of a value quoted."""
+
+_MAPS, _LISTS = ("properties", "$defs", "definitions"), ("anyOf", "oneOf", "allOf")
+_EMPTY: tuple[object, ...] = (None, "", [], {})
+_TRUTH = frozenset("true false yes no on off 1 0 1.0 0.0".split())
+_KINDS = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
+_validators = Memo[int, tuple[Draft202012Validator | None, Schema]](KEPT)
+
+
+def problems(schema: Schema, arguments: Mapping[str, object]) -> list[Problem]:
+    """What is certainly wrong with a call's arguments; nothing where the schema itself cannot be read."""
+    validator, root = _compiled(schema)
+    if validator is None:
+        return []
+    try:
+        if validator.is_valid(arguments):
+            return []
+        errors = [error for error in islice(validator.iter_errors(arguments), LOOKED_AT) if _sure(error, root)]
+        told = {problem for error in errors for problem in _told(error, root)}
+    except (LookupError, TypeError, ValueError, RecursionError):  # a value or a schema beyond what can be judged
+        return []
+    return sorted(told, key=lambda one: (one.kind == "unknown", one.path, one.kind))
+
+
+def kind_of(value: object) -> str:
+    """The name that JSON has for what a value is."""
+    return _KINDS.get(type(value), "null")
+
+
+def quoted(value: object) -> str:
+    """A value in short, with what it is."""
+    return f"{kind_of(value)} {short(json.dumps(value, ensure_ascii=False), QUOTED)}" if value is not None else "null"
+
+
+def plain(name: str) -> str:
+    """A name however it is spelled: `filePath`, `file-path` and `file_path` are one."""
+    return "".join(filter(str.isalnum, name)).casefold()
+
+
+def _compiled(schema: Schema) -> tuple[Draft202012Validator | None, Schema]:
+    try:
+        text = json.dumps(schema, sort_keys=True)
+        known = _validators[hash(text)]
+        if known is None:
+            root = _lenient(schema, schema) if len(text) <= LARGEST else {}
+            made = Draft202012Validator(root, validate_formats=False, offline=True) if root else None
+            known = _validators.keep(hash(text), (made, root))
+    except (TypeError, ValueError, RecursionError):
+        return None, {}
+    return known
+
+
+def _lenient(node: Any, root: Schema) -> dict[str, Any]:
+    """The schema with only what counts; what is left out makes it ask for less."""
+    if not isinstance(node, Mapping):
+        return {}
+    if isinstance(node.get("$ref"), str):
+        return {key: node[key] for key in ("$ref", "default", "nullable") if key in node} | _maps(node, root)
+    made = {key: node[key] for key in ("type", "const", "default", "nullable") if key in node}
+    if isinstance(node.get("enum"), list) and node["enum"]:
+        made["enum"] = node["enum"]
+    made |= _maps(node, root)
+    for key in _LISTS:
+        if isinstance(node.get(key), list) and node[key]:
+            forms = [_lenient(one, root) for one in node[key]]
+            made.setdefault("allOf", []).extend(forms if key == "allOf" else [{"anyOf": forms}])
+    if isinstance(node.get("items"), Mapping) and "prefixItems" not in node:
+        made["items"] = _lenient(node["items"], root)
+    if isinstance(node.get("additionalProperties"), Mapping) and "patternProperties" not in node:
+        made["additionalProperties"] = _lenient(node["additionalProperties"], root)
+    required = node.get("required")
+    if isinstance(required, list):
+        made["required"] = [name for name in required if isinstance(name, str) and _needed(name, node, root)]
+    return made
+
+
+def _maps(node: Schema, root: Schema) -> dict[str, Any]:
+    """The named schemas of a node."""
+    return {
+        key: {name: _lenient(one, root) for name, one in node[key].items()}
+        for key in _MAPS
+        if isinstance(node.get(key), Mapping)
+    }
+
+
+def _needed(name: str, node: Schema, root: Schema) -> bool:
+    """Whether a tool cannot do without an argument that its schema requires."""
+    properties = node.get("properties")
+    one = properties.get(name) if isinstance(properties, Mapping) else None
+    return isinstance(one, Mapping) and name not in COSMETIC and not _may_be_null(one, root, 8)
+
+
+def _may_be_null(node: Any, root: Schema, depth: int) -> bool:
+    if not isinstance(node, Mapping) or "default" in node or node.get("nullable") is True or not depth:
+        return True
+    if isinstance(node.get("$ref"), str):
+        return _may_be_null(_resolved(node["$ref"], root), root, depth - 1)
+    types, listed = node.get("type"), node.get("enum")
+    if types == "null" or (isinstance(types, list) and "null" in types):
+        return True
+    if (isinstance(listed, list) and None in listed) or ("const" in node and node["const"] is None):
+        return True
+    forms = [form for key in ("anyOf", "oneOf") if isinstance(node.get(key), list) for form in node[key]]
+    return any(_may_be_null(form, root, depth - 1) for form in forms)
+
+
+def _resolved(ref: str, root: Schema) -> Any:
+    """What a reference inside the schema leads to. Raises LookupError where it leads nowhere or outside."""
+    if not ref.startswith("#"):
+        raise LookupError(ref)
+    found: Any = root
+    for part in ref[1:].split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        found = found[int(key)] if isinstance(found, list) else found[key]
+    return found
+
+
+def _place(error: ValidationError, root: Schema) -> tuple[Schema, Schema | None, str]:
+    """The schema that an error is about, and the object schema and name under which it stands there as an argument.
+
+    Raises LookupError or TypeError where the way to it is not plain.
+    """
+    node: Any = root
+    holder: Schema | None = None
+    name = ""
+    path = iter(error.evaluation_path[:-1])
+    for part in path:
+        if part == "$ref":
+            node = _resolved(node["$ref"], root)
+            continue
+        if part in _MAPS:
+            holder, name = node, str(next(path))
+            node = node[part][name]
+            continue
+        if part in ("items", "additionalProperties"):
+            holder, name = None, ""
+        node = node[part]
+    return node, holder, name
+
+
+def _sure(error: ValidationError, root: Schema) -> bool:
+    """Whether no lenient tool would take what an error is about."""
+    node, holder, name = _place(error, root)
+    value, kind = error.instance, error.kind.name
+    if holder is not None and value in _EMPTY and name not in holder.get("required", ()):
+        return False
+    if value is None and (node.get("nullable") is True or "default" in node):
+        return False
+    if kind == "anyOf":
+        forms = cast("Sequence[Sequence[ValidationError]]", getattr(error.kind, "context", ()))
+        return bool(forms) and all(any(_sure(inner, root) for inner in form) for form in forms)
+    if kind == "required":
+        missing = plain(str(getattr(error.kind, "property", "")))
+        return isinstance(value, dict) and missing not in map(plain, value)
+    if kind == "type":
+        types = cast("Sequence[str]", getattr(error.kind, "types", ()))
+        return not any(_converts(value, one, node) for one in types)
+    if kind in ("enum", "const"):
+        listed = node["enum"] if kind == "enum" else [node["const"]]
+        return plain(_text(value)) not in [plain(_text(one)) for one in listed]
+    return False
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _converts(value: object, kind: str, node: Schema) -> bool:
+    """Whether a lenient tool takes the value for one of this kind."""
+    held = _held(value) if isinstance(value, str) else value
+    match kind:
+        case "integer" | "number":
+            return isinstance(held, int | float)
+        case "boolean":
+            return isinstance(held, bool) or str(value).strip().casefold() in _TRUTH
+        case "string":
+            return isinstance(value, int | float) or (isinstance(value, list) and not any(map(_nested, value)))
+        case "object":
+            return isinstance(held, dict)
+        case "array":
+            return isinstance(held, list) or (value is not None and _fits(value, node.get("items")))
+    return False
+
+
+def _nested(value: object) -> bool:
+    return isinstance(value, dict | list) or value is None
+
+
+def _held(text: str) -> object:
+    """What a text holds where it is JSON by itself."""
+    try:
+        return cast("object", json.loads(text))
+    except (ValueError, RecursionError):
+        return text
+
+
+def _fits(value: object, items: Any) -> bool:
+    """Whether one value may be meant as a list of one."""
+    types = items.get("type") if isinstance(items, Mapping) else None
+    if types is None:
+        return True
+    return any(
+        one == kind_of(value) or _converts(value, str(one), {})
+        for one in ([types] if isinstance(types, str) else types)
+    )
+
+
+def _told(error: ValidationError, root: Schema) -> Iterator[Problem]:
+    """An error in our words."""
+    path, value, kind = _dotted(error.instance_path), error.instance, error.kind.name
+    node, _, _ = _place(error, root)
+    if kind == "required":
+        missing = str(getattr(error.kind, "property", ""))
+        known = node.get("properties", {})
+        yield Problem("missing", _joined(path, missing), _expected(known.get(missing), root))
+        if isinstance(value, dict):
+            for name in islice((name for name in value if name not in known), 3):
+                yield Problem("unknown", _joined(path, name))
+        return
+    if kind in ("enum", "const"):
+        listed = node["enum"] if kind == "enum" else [node["const"]]
+        yield Problem("enum", path, short(", ".join(map(_text, listed)), 4 * QUOTED), quoted(value))
+    elif kind == "type":
+        yield Problem("type", path, " or ".join(getattr(error.kind, "types", ())), quoted(value))
+    else:
+        yield Problem("no_form", path, _expected(node, root), quoted(value))
+
+
+def _expected(node: Any, root: Schema) -> str:
+    """The kinds that a schema takes, as far as it says so plainly."""
+    if isinstance(node, Mapping) and isinstance(node.get("$ref"), str):
+        node = _resolved(node["$ref"], root)
+    if not isinstance(node, Mapping):
+        return "any"
+    types = node.get("type")
+    if isinstance(types, str):
+        return types
+    if isinstance(types, list):
+        return " or ".join(map(str, types))
+    forms = [form for key in ("anyOf", "allOf") for form in node.get(key, ()) if isinstance(form, Mapping)]
+    named = [one for form in forms if (one := _expected(form, root)) != "any"]
+    return " or ".join(dict.fromkeys(named)) or "any"
+
+
+def _dotted(path: Sequence[str | int]) -> str:
+    """`todos[0].status`."""
+    made = ""
+    for part in path:
+        made = f"{made}[{part}]" if isinstance(part, int) else _joined(made, part)
+    return short(made, QUOTED)
+
+
+def _joined(path: str, name: str) -> str:
+    return short(f"{path}.{name}" if path else name, QUOTED)

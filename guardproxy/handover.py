@@ -1,0 +1,252 @@
+"""The commands by which a person takes a run over and gives it back: `guardproxy approvals …` and `sessions …`.
+
+They work on the store itself, as `guardproxy trace` does, whether or not a proxy runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from guardproxy.errors import BadAsk, ConfigError
+
+if TYPE_CHECKING:
+    from guardproxy.config import Config
+    from guardproxy.http.approvals import Desk
+    from guardproxy.http.sessions import Checkpoint, Runs
+
+T = TypeVar("T")
+
+EXTEND = {
+    "turns": ("turns",),
+    "tool_calls": ("tool_calls",),
+    "seconds": ("wall_seconds",),
+    "tokens": ("input_tokens", "output_tokens", "total_tokens"),
+    "cost": ("cost_usd",),
+}
+"""Options of `sessions extend`, and the limits that each raises."""
+
+OPTIONS = {"arguments": "--args", "text": "TEXT"} | {limit: f"--{o}" for o, some in EXTEND.items() for limit in some}
+"""How a value is named on the command line, where it is not `--<name>`."""
+
+STEERING = {
+    "pause": "hold a run: its requests are answered with who holds it and why",
+    "resume": "let a paused or cut run go on; its limits stay",
+    "cut": "end a run, the calls under way too",
+    "reset": "begin a run anew: open, with a new request span; what it has used stays counted",
+}
+"""Commands that take a session and a reason, and nothing else."""
+
+Load = Callable[[argparse.Namespace], "Config"]
+
+
+def add(commands: Any, load: Load, config: Callable[[argparse.ArgumentParser], None]) -> None:
+    """Add both commands to a parser's. `load` reads the configuration, `config` adds the options that say which."""
+
+    def command(group: Any, name: str, run: Callable[[Config, argparse.Namespace], None], text: str, who: str) -> Any:
+        parser = group.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        config(parser)
+        if who:
+            parser.add_argument("subject", metavar=who)
+        parser.set_defaults(run=lambda given: _done(run, load(given), given))
+        return parser
+
+    _add_approvals(_group(commands, "approvals", "what waits for a person to decide, and deciding it"), command)
+    _add_sessions(_group(commands, "sessions", "runs as they stand, and changing that"), command)
+
+
+def _group(commands: Any, name: str, text: str) -> Any:
+    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    return parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+
+def _add_approvals(group: Any, command: Callable[..., Any]) -> None:
+    listing = command(group, "list", _list_approvals, "list what waits", "")
+    listing.add_argument(
+        "--state", default="pending", help="pending (default), approved, denied, answered, expired, any"
+    )
+    command(group, "show", _show_approval, "show one with all of its content", "ID")
+    approve = _signed(command(group, "approve", _approve, "let the call be made, once", "ID"))
+    approve.add_argument("--args", metavar="JSON", help="with these arguments instead of the model's")
+    _signed(command(group, "deny", _deny, "refuse the call; the model is told, with your reason", "ID"))
+    answer = command(group, "answer", _answer, "answer a question of the model's", "ID")
+    answer.add_argument("text", metavar="TEXT")
+    answer.add_argument("--by", metavar="NAME", help="who says so; default: you")
+
+
+def _add_sessions(group: Any, command: Callable[..., Any]) -> None:
+    listing = command(group, "list", _list_sessions, "list the runs of the last day", "")
+    listing.add_argument("--state", default="", help="only these: active, paused, need_human, waiting, closed")
+    listing.add_argument("--limit", type=int, default=50, metavar="N", help="the newest N (default 50)")
+    command(group, "show", _show_session, "show a run, and who changed it, when and why", "SESSION")
+    for verb, text in STEERING.items():
+        _signed(command(group, verb, _steer, text, "SESSION")).set_defaults(verb=verb)
+    extend = _signed(command(group, "extend", _extend, "raise a run's limits; it goes on at the same turn", "SESSION"))
+    for name, kind in (("turns", int), ("tool-calls", int), ("seconds", float), ("tokens", int), ("cost", float)):
+        unit = {"cost": "DOLLARS", "seconds": "SECONDS"}.get(name, "N")
+        extend.add_argument(f"--{name}", type=kind, metavar=unit, help=f"this many {name.replace('-', ' ')} more")
+    kept = command(group, "checkpoint", _checkpoint, "print the messages of a run's last request as JSON", "SESSION")
+    kept.add_argument("--take", type=int, metavar="GENERATION", help="go on from it: a second one to do so is refused")
+    kept.add_argument("--out", type=Path, metavar="FILE.json", help="write them there, readable by you alone")
+    kept.add_argument("--by", metavar="NAME", help="who takes it; default: you")
+
+
+def _signed(parser: Any) -> Any:
+    parser.add_argument("--why", default="", metavar="TEXT", help="the reason; kept with it")
+    parser.add_argument("--by", metavar="NAME", help="who says so; default: you")
+    return parser
+
+
+def _done(run: Callable[[Config, argparse.Namespace], None], config: Config, given: argparse.Namespace) -> int:
+    try:
+        run(config, given)
+    except BadAsk as error:  # what was typed is wrong, as with every option
+        name = error.param or ""
+        raise ConfigError(f"{OPTIONS.get(name, f'--{name}'.replace('_', '-'))}: {error.message}") from error
+    return 0
+
+
+def _with_desk(config: Config, work: Callable[[Desk], Awaitable[T]]) -> T:
+    from guardproxy.http import reach  # noqa: PLC0415 - heavy, as all below
+    from guardproxy.http.app import Proxy  # noqa: PLC0415
+    from guardproxy.http.approvals import Desk  # noqa: PLC0415
+
+    sealer = _sealer(config)
+    return reach.ask(config, lambda store: work(Desk(store, sealer, Proxy.org)))
+
+
+def _with_runs(config: Config, work: Callable[[Runs], Awaitable[T]]) -> T:
+    from guardproxy.http import reach  # noqa: PLC0415
+    from guardproxy.http.app import Proxy  # noqa: PLC0415
+    from guardproxy.http.sessions import Runs  # noqa: PLC0415
+
+    sealer = _sealer(config)
+    return reach.ask(config, lambda store: work(Runs(store, sealer, Proxy.org)))
+
+
+def _sealer(config: Config) -> Any:
+    from guardproxy import secrets  # noqa: PLC0415
+    from guardproxy.http.sealed import Sealer  # noqa: PLC0415
+
+    found = secrets.find(os.environ, config.data_dir, shared_store=bool(config.store.url))
+    return Sealer(secrets.derive(found).ledger)
+
+
+def _by(given: argparse.Namespace) -> str:
+    from guardproxy.http import terminal  # noqa: PLC0415
+
+    return str(given.by or terminal.me())
+
+
+def _list_approvals(config: Config, given: argparse.Namespace) -> None:
+    from guardproxy.http import approvals, terminal  # noqa: PLC0415
+
+    state = "" if given.state == "any" else given.state
+    found = _with_desk(config, lambda desk: desk.listed(state))
+    now_ms = round(time.time() * 1000)
+    none = "nothing waits for a person" if state == "pending" else f"no approval is {state or 'kept'}"
+    terminal.show(approvals.HEADS, (approvals.row(one, now_ms) for one in found), none)
+
+
+def _show_approval(config: Config, given: argparse.Namespace) -> None:
+    from guardproxy.http import approvals  # noqa: PLC0415
+
+    print("\n".join(approvals.paragraphs(_with_desk(config, lambda desk: desk.shown(given.subject)))))
+
+
+def _approve(config: Config, given: argparse.Namespace) -> None:
+    by = _by(given)
+    one = _with_desk(config, lambda desk: desk.approve(given.subject, by, given.why, given.args)).approval
+    edited = " with edited arguments" if given.args is not None else ""
+    print(f"approval {one.id}: {one.by} approves {one.tool}{edited}; the agent is handed the call once")
+
+
+def _deny(config: Config, given: argparse.Namespace) -> None:
+    by = _by(given)
+    one = _with_desk(config, lambda desk: desk.deny(given.subject, by, given.why)).approval
+    print(f"approval {one.id}: {one.by} denies {one.tool}; the model is told so")
+
+
+def _answer(config: Config, given: argparse.Namespace) -> None:
+    by = _by(given)
+    one = _with_desk(config, lambda desk: desk.answer(given.subject, by, given.text)).approval
+    print(f"approval {one.id}: answered by {one.by}; the model is told with the next request of its run")
+
+
+def _list_sessions(config: Config, given: argparse.Namespace) -> None:
+    from guardproxy.http import sessions, terminal  # noqa: PLC0415
+
+    state = sessions.wanted_state(given.state)
+    if given.limit < 1:
+        raise BadAsk("must be a number above 0", param="limit")
+    runs = _with_runs(config, lambda runs: runs.listed(given.limit))
+    rows = (sessions.row(run) for run in runs if not state or run.known.state == state)
+    terminal.show(sessions.HEADS, rows, f"no run of the last day{f' is {state}' if state else ''}")
+
+
+def _show_session(config: Config, given: argparse.Namespace) -> None:
+    from guardproxy.http import sessions  # noqa: PLC0415
+
+    print("\n".join(sessions.paragraphs(_with_runs(config, lambda runs: runs.shown(given.subject)))))
+
+
+def _steer(config: Config, given: argparse.Namespace) -> None:
+    from guardproxy.http import sessions  # noqa: PLC0415
+
+    by = _by(given)
+    run = _with_runs(config, lambda runs: runs.act(given.verb, given.subject, by, given.why))
+    print(f"session {sessions.name(run)} {sessions.VERBS[given.verb]}")
+
+
+def _extend(config: Config, given: argparse.Namespace) -> None:
+    from guardproxy.http import sessions  # noqa: PLC0415
+
+    more = {limit: getattr(given, option) for option, limits in EXTEND.items() for limit in limits}
+    amounts = {limit: amount for limit, amount in more.items() if amount is not None}
+    if not amounts:
+        raise ConfigError("sessions extend: say what to raise: --turns, --tool-calls, --seconds, --tokens or --cost")
+    by = _by(given)
+    run = _with_runs(config, lambda runs: runs.extend(given.subject, by, given.why, amounts))
+    told = ", ".join(f"--{o.replace('_', '-')} {a}" for o in EXTEND if (a := getattr(given, o)) is not None)
+    print(f"session {sessions.name(run)} has more ({told}); it is {run.known.state}")
+
+
+def _checkpoint(config: Config, given: argparse.Namespace) -> None:
+    from guardproxy.http import sessions  # noqa: PLC0415
+    from guardproxy.http.terminal import visible  # noqa: PLC0415
+
+    by, draft = _by(given), given.out and given.out.with_name(f"{given.out.name}.part")
+
+    async def work(runs: Runs) -> Checkpoint:
+        """Whoever takes it has it: it is taken when it is written."""
+        kept = await runs.checkpoint(given.subject)
+        if draft:
+            _write(draft, sessions.kept_json(kept) + b"\n")
+        return kept if given.take is None else await runs.take(given.subject, given.take, by)
+
+    try:
+        kept = _with_runs(config, work)
+        if draft:
+            draft.replace(given.out)
+            print(f"generation {kept.generation} of session {visible(kept.session)} is in {given.out}")
+        else:
+            sys.stdout.buffer.write(sessions.kept_json(kept) + b"\n")
+            sys.stdout.flush()
+    finally:
+        if draft:
+            draft.unlink(missing_ok=True)
+
+
+def _write(file: Path, raw: bytes) -> None:
+    """Write a conversation, for its owner's eyes only."""
+    try:
+        file.unlink(missing_ok=True)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+            opened.write(raw)
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}: {error.strerror or error}") from error

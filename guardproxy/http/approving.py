@@ -1,0 +1,252 @@
+"""A call that a person has to allow: the run waits, and goes on with exactly that call, or without it.
+
+Two ways: the request is held for a while, or answered at once with a notice that names the approval. Either way the
+call itself lies sealed in the store, so that any worker can go on with it, after a restart too. Whatever fails here
+fails closed: nothing is released without a decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from guardproxy.core import advice
+from guardproxy.core.edit import PutBack
+from guardproxy.core.model import Ask, Call, Rung
+from guardproxy.core.proposals import Objection
+from guardproxy.errors import StoreError
+from guardproxy.http import sealed
+from guardproxy.http.sealed import Held
+from guardproxy.http.whole import whole
+from guardproxy.store.approvals import Approval
+
+if TYPE_CHECKING:
+    from guardproxy.http.guarded import Guarded
+    from guardproxy.http.look import Look
+    from guardproxy.http.turn import Turn
+
+LOOK_S = 0.25
+"""Seconds between two looks at whether a person has decided."""
+
+HUMAN = "tools.human"
+"""The rule of questions to a person; all others ask for an approval."""
+
+DECIDED = frozenset({"approved", "denied", "answered", "expired"})
+
+
+async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.StreamResponse | None:
+    """Ask a person about the first such call of the answer; others of its kind wait for their own turn."""
+    turn = run.turn
+    asked = next(one for one in objections if one.action == "pause")
+    others = [_refusal(turn, one) if one.action == "pause" else one for one in objections if one is not asked]
+    seen = look.watcher.seen()
+    call = seen.calls[asked.position]
+    held = turn.surface.keep_calls(look.watcher.raw_message(), _without(seen.calls, others))
+    try:
+        approval = await _open(turn, asked, call, held)
+    except StoreError:
+        text = advice.declined(turn.language, call.name, "", expired=True)
+        refusals = [
+            *others,
+            replace(asked, action="refuse", text=text, reason="the store is away: nobody can be asked"),
+        ]
+        return await _go_on(run, look, refusals)
+    turn.decision = replace(
+        turn.decision, action="pause", rung=Rung.FIRM, rule=asked.rule, reason=asked.reason, mode="enforce", would=""
+    )
+    turn.outcome.approval = (approval.id, "pending")
+    turn.outcome.waits_for = approval.id
+    turn.proxy.tell("approval.asked", approval.session, approval.id, {"approval": approval.id, "tool": approval.tool})
+    if turn.proxy.policy.approvals.way == "hold" and asked.rule != HUMAN:
+        state = await _wait(run, approval.id)
+        if state in DECIDED:
+            return await _decided(run, look, asked, others, approval.id)
+    turn.outcome.status_after = "need_human" if asked.rule == HUMAN else "active"
+    run.leave(look)
+    return await run.close(_notice(turn, asked, call, approval.id))
+
+
+async def _open(turn: Turn, asked: Objection, call: Call, message: bytes) -> Approval:
+    terms, proxy = turn.proxy.policy.approvals, turn.proxy
+    name, now = f"apr_{os.urandom(9).hex()}", turn.seen.now_ms
+    human = asked.rule == HUMAN
+    held = Held(call.name, call.arguments, message, question=_question(call) if human else "")
+    approval = Approval(
+        id=name,
+        org=turn.opening.org,
+        session=turn.seen.session,
+        thread=turn.seen.thread,
+        tool=call.name,
+        asked_ms=now,
+        expires_ms=now + round(terms.expire_seconds * 1000),
+        sealed=proxy.sealer.seal_held(name, held),
+    )
+    await proxy.books.approvals.open(turn.opening.org, approval)
+    return approval
+
+
+async def _wait(run: Guarded, name: str) -> str:
+    """The approval's state once it is decided, or as it is when the request can wait no longer."""
+    turn = run.turn
+    until = time.monotonic() + turn.proxy.policy.approvals.hold_seconds
+    state = "pending"
+    while state not in DECIDED and time.monotonic() < until:
+        await asyncio.sleep(LOOK_S)
+        await run.alive()
+        try:
+            found = await turn.proxy.books.approvals.get(turn.opening.org, name)
+        except StoreError:
+            continue
+        state = found.state if found else "expired"
+    return state
+
+
+async def _decided(
+    run: Guarded, look: Look, asked: Objection, others: list[Objection], name: str
+) -> web.StreamResponse | None:
+    turn = run.turn
+    approval, held = await found(turn, name)
+    turn.outcome.approval = (name, approval.state if approval else "expired")
+    turn.outcome.waits_for = ""
+    if approval and held and approval.state == "approved" and await claimed(turn, name):
+        if held.arguments == look.watcher.seen().calls[asked.position].arguments:
+            return await run.deliver(look, others)
+        return await run.deliver_message(look, held.message)
+    text = _told(turn, asked, approval, held)
+    return await _go_on(run, look, [*others, replace(asked, action="refuse", text=text)])
+
+
+async def _go_on(run: Guarded, look: Look, refusals: list[Objection]) -> web.StreamResponse | None:
+    """Without the calls that were not allowed: the others are handed on, or the model is asked again."""
+    if len({one.position for one in refusals}) < look.watcher.seen().call_count:
+        return await run.deliver(look, refusals)
+    return await run.refuse(look, refusals)
+
+
+# ------------------------------------------------------------------------------------------------------- later requests
+
+
+async def wait(turn: Turn) -> None:
+    """Hold a request that came while its approval is pending; it begins anew once a person has decided."""
+    until = time.monotonic() + turn.proxy.policy.approvals.hold_seconds
+    while turn.seen.paused == "approval" and time.monotonic() < until:
+        await asyncio.sleep(LOOK_S)
+        approval, _ = await found(turn, turn.seen.approval)
+        if approval is None or approval.state in DECIDED:
+            await turn.begin_again()
+            return
+
+
+async def resume(turn: Turn) -> web.StreamResponse | None:
+    """The answer to a request whose thread waited for a decision that is there now; None: the model is asked."""
+    name = turn.seen.approval
+    approval, held = await found(turn, name)
+    turn.outcome.approval = (name, turn.seen.approval_state)
+    if approval is None or held is None:
+        return None
+    if approval.state == "approved":
+        return await _release(turn, name, held)
+    if approval.state in DECIDED:
+        asked = Objection(0, "refuse", HUMAN if held.question else "tools.approval", "", "")
+        text = _told(turn, asked, approval, held)
+        raws = turn.surface.calls_in_message(held.message)
+        back = PutBack(_place(turn, name), (held.message, *turn.surface.results(raws, [text] * len(raws))))
+        turn.edits = (*turn.edits, back)
+        turn.kept.append(back)
+    return None
+
+
+async def _release(turn: Turn, name: str, held: Held) -> web.StreamResponse | None:
+    """The call that was allowed, as the model's answer: once, whoever asks."""
+    if not await claimed(turn, name):
+        return None
+    created = turn.started_ns // 10**9
+    kind, body = turn.surface.replay_message(turn.ask, held.message, reply_id=turn.reply_id, created=created)
+    turn.outcome.released(turn.surface.read_message(held.message))
+    turn.settle()
+    return whole(200, [("Content-Type", kind), *turn.guard_headers()], body)
+
+
+async def found(turn: Turn, name: str) -> tuple[Approval | None, Held | None]:
+    """The approval and its content, edited where a person did."""
+    try:
+        approval = await turn.proxy.books.approvals.get(turn.opening.org, name)
+    except StoreError:
+        return None, None
+    if approval is None:
+        return None, None
+    held = turn.proxy.sealer.open_held(name, approval.sealed)
+    edited = turn.proxy.sealer.open_held(name, approval.edited, sealed.EDITED) if approval.edited else None
+    if held is not None and edited is not None:
+        message = _edited(turn, held, edited.arguments) if edited.arguments else held.message
+        held = replace(held, message=message, arguments=edited.arguments or held.arguments, answer=edited.answer)
+    return approval, held
+
+
+def _edited(turn: Turn, held: Held, arguments: str) -> bytes:
+    """The message with the call as a person has changed it."""
+    calls = turn.surface.read_message(held.message).calls
+    asked = (held.tool, held.arguments)
+    place = next((at for at, call in enumerate(calls) if (call.name, call.arguments) == asked), 0)
+    message: bytes = turn.surface.with_arguments(held.message, place, arguments)
+    return message
+
+
+async def claimed(turn: Turn, name: str) -> bool:
+    """Whether this turn is the one that releases the call."""
+    try:
+        return bool(await turn.proxy.books.approvals.claim(turn.opening.org, name, turn.opening.token))
+    except StoreError:
+        return False
+
+
+def _told(turn: Turn, asked: Objection, approval: Approval | None, held: Held | None) -> str:
+    """What the model gets as the result of the call."""
+    if held is not None and held.answer:
+        return held.answer
+    why = approval.why if approval is not None and approval.state == "denied" else ""
+    expired = approval is None or approval.state == "expired"
+    return advice.declined(turn.language, held.tool if held else "", why, expired=expired)
+
+
+def _refusal(turn: Turn, one: Objection) -> Objection:
+    """One more call that needs a person, in an answer that has one already."""
+    return replace(one, action="refuse", text=advice.one_at_a_time(turn.language, ""))
+
+
+def _without(calls: Sequence[Call], refused: Sequence[Objection]) -> frozenset[int]:
+    return frozenset(range(len(calls))) - {one.position for one in refused}
+
+
+def _notice(turn: Turn, asked: Objection, call: Call, name: str) -> str:
+    if asked.rule == HUMAN:
+        how = f"guardproxy approvals answer {name} TEXT"
+        return advice.question_notice(turn.language, call.name, _question(call), how)
+    how = f"guardproxy approvals approve {name}"
+    return advice.approval_notice(turn.language, name, call.name, call.arguments, how)
+
+
+def _question(call: Call) -> str:
+    """What a person is asked: the longest text of the call."""
+    try:
+        value = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return call.arguments
+    texts = [text for text in value.values() if isinstance(text, str)] if isinstance(value, dict) else []
+    return max(texts, key=len, default=call.arguments)
+
+
+def _place(turn: Turn, name: str) -> int:
+    """Where our notice stands in the client's history; at its end where it was not appended."""
+    ask: Ask = turn.ask
+    for at in range(len(ask.tail) - 1, -1, -1):
+        if ask.tail[at].role == "assistant" and name in ask.tail[at].text:
+            return ask.tail_start + at
+    return ask.count

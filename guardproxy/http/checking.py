@@ -1,0 +1,102 @@
+"""Is "done" done? The checks of a final answer, before the client has it (`final.hold`) or, else, for the report."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from guardproxy.core import advice, completion, session
+from guardproxy.core.completion import Candidate, Failure
+from guardproxy.core.model import Call, Rung
+from guardproxy.core.tool_rules import first
+from guardproxy.http.verifier import RULE as VERIFIER, Question
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from guardproxy.http.guarded import Guarded
+    from guardproxy.http.look import Look
+    from guardproxy.http.turn import Turn
+
+_log = logging.getLogger(__name__)
+
+
+def ends(turn: Turn, calls: Sequence[Call]) -> bool:
+    """Whether the calls hand over the final answer (`tools.final`)."""
+    return bool(calls) and all(first(turn.proxy.policy.tools.final, call) is not None for call in calls)
+
+
+async def report(run: Guarded, look: Look) -> None:
+    """Check an answer that the client has already: for the header, the log and the trace."""
+    done, seen = run.turn.outcome, look.watcher.seen()
+    if run.turn.checks and done.outcome == "answered" and (not seen.calls or ends(run.turn, seen.calls)):
+        _note(run.turn, await _failures(run.turn, seen.text, seen.calls))
+
+
+async def check(run: Guarded, look: Look) -> tuple[bool, web.StreamResponse | None]:
+    """Whether the answer is not handed on; then the response with which the run ends, or None: it was sent back."""
+    turn, seen = run.turn, look.watcher.seen()
+    if not turn.checks or not (seen.text.strip() or seen.calls):
+        return False, None
+    found = await _failures(turn, seen.text, seen.calls)
+    _note(turn, found)
+    failures = [one for one in found if one.mode == "enforce"]
+    terms = turn.proxy.policy.final
+    if not failures or not terms.hold:
+        return False, None
+    run.retries += 1
+    if run.retries <= terms.retries:
+        told = completion.feedback(failures, turn.language)
+        raws = look.watcher.raw_calls()
+        after = turn.surface.results(raws, [told] * len(raws)) if raws else (turn.surface.feedback(told),)
+        if await run.again(look, after, "verify"):
+            return True, None
+        return True, await run.close(_unverified(turn, failures))
+    if terms.on_failure == "deliver":
+        return False, None
+    turn.decision = replace(
+        turn.decision,
+        action=terms.on_failure,
+        rung=Rung.CUT,
+        rule=f"completion.{failures[0].rule}",
+        count=run.retries,
+        reason=f"the answer did not pass its checks ({', '.join(one.rule for one in failures)})",
+        mode="enforce",
+        would="",
+    )
+    run.leave(look)
+    return True, await run.close(_unverified(turn, failures))
+
+
+async def _failures(turn: Turn, text: str, calls: Sequence[Call]) -> tuple[Failure, ...]:
+    proxy, view = turn.proxy, turn.seen
+    candidate = Candidate(
+        text=text,
+        calls=tuple(calls),
+        ask=turn.surface.conversation(turn.ask),
+        printer=proxy.printer,
+        remembered=session.trail(view, whole=True).steps,
+        waits_for=(view.approval,) if view.approval_state == "pending" else (),
+    )
+    raised: list[str] = []
+    found = completion.verify(candidate, proxy.policy.completion, turn.language, raised=raised.append)
+    if raised:
+        turn.decision = replace(turn.decision, errors=(*turn.decision.errors, *[f"{rule}: raised" for rule in raised]))
+    if proxy.verifier is None:
+        return found
+    asked = Question(view.session, view.turn, turn.ask.model, text, calls, turn.language)
+    verdict = await proxy.verifier.ask(asked)
+    if verdict.wrong:
+        _log.warning("no verdict on a final answer: %s", verdict.wrong)
+    return found if verdict.passed else (*found, Failure(VERIFIER, verdict.feedback, proxy.verifier_mode))
+
+
+def _note(turn: Turn, found: Sequence[Failure]) -> None:
+    turn.outcome.verification = "failed" if found else "passed"
+    turn.outcome.failed_checks = tuple(one.rule for one in found)
+
+
+def _unverified(turn: Turn, failures: Sequence[Failure]) -> str:
+    return advice.unverified(turn.language, [one.text for one in failures])

@@ -1,0 +1,60 @@
+"""What an answer makes of a turn's decision: the words and the bookkeeping beside `guarded`. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from guardproxy.core import advice, episode, interventions, refusal, session
+from guardproxy.core.edit import AppendText, DropCalls
+from guardproxy.core.interventions import Context
+from guardproxy.core.interventions._context import progress
+from guardproxy.core.model import Call, Rung
+from guardproxy.core.proposals import Objection
+from guardproxy.core.refusal import worst
+from guardproxy.http import preparing
+
+__all__ = ["finalize", "note", "refused", "summary", "texts", "worst"]
+
+if TYPE_CHECKING:
+    from guardproxy.http.turn import Turn
+
+
+def note(turn: Turn, found: Sequence[Objection], calls: Sequence[Call]) -> None:
+    """Keep what was objected to, also where nothing is done about it."""
+    done = turn.outcome
+    done.objected += tuple((one, calls[one.position], len(done.earlier) + 1) for one in found)
+    for one in found:
+        if one.mode != "enforce":
+            turn.decision = refusal.observed(turn.decision, one)
+
+
+def refused(turn: Turn, objection: Objection, *, asked: int = 0, alone: bool = False) -> str:
+    """A call is refused: what the turn does now (`reask`, `finalize`, `cut`)."""
+    view = turn.seen
+    past = episode.unpack_episodes(view.episodes) if view.episodes else ()
+    trail = session.trail(view)
+    turn.decision = refusal.refused(turn.decision, objection, past, trail, asked=asked, alone=alone)
+    return {Rung.FINALIZE: "finalize", Rung.CUT: "cut"}.get(turn.decision.rung, "reask")
+
+
+def texts(calls: int, objections: Sequence[Objection]) -> list[str]:
+    """A result for each call of an answer of which nothing is handed on: what it was refused for."""
+    told = {one.position: one.text for one in objections}
+    return [told.get(position) or objections[0].text for position in range(calls)]
+
+
+def finalize(turn: Turn) -> tuple[str, DropCalls]:
+    """The request for an answer without calls, and what stands in its place if there is none."""
+    turn.decision = replace(turn.decision, action="finalize", rung=Rung.FINALIZE)
+    context = Context(turn.seen, turn.language, preparing.put_back_texts(turn))
+    edits = interventions.carry_out(turn.decision, turn.surface.widen(turn.ask), context)
+    text = next((one.text.strip() for one in edits if isinstance(one, AppendText)), "")
+    drop = next((one for one in edits if isinstance(one, DropCalls)), DropCalls(summary(turn)))
+    return text, drop
+
+
+def summary(turn: Turn) -> str:
+    """What the run achieved, as a cut says it."""
+    return advice.summary(turn.language, turn.decision, progress(turn.surface.widen(turn.ask), turn.decision))

@@ -1,0 +1,83 @@
+"""What is said around an answer: the `x-guardproxy-*` headers, and errors in the surface's own form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from guardproxy.core import budget
+from guardproxy.core.edit import (
+    AppendText,
+    DropCalls,
+    Edit,
+    ForbidTools,
+    PutBack,
+    ReplaceText,
+    Reply,
+    SpliceUsage,
+)
+from guardproxy.errors import GuardError
+
+if TYPE_CHECKING:
+    from guardproxy.http.turn import Turn
+
+NOT_APPENDED = "answer-not-appended"
+"""Says in `x-guardproxy-notice` that the model's last answer is missing in the history: the agent forgets to append."""
+
+NAMES = {
+    AppendText: "advice",
+    ReplaceText: "results",
+    PutBack: "rounds",
+    ForbidTools: "tools",
+    DropCalls: "calls",
+    SpliceUsage: "usage",
+    Reply: "reply",
+}
+"""Names of edits in the header `x-guardproxy-edit`."""
+
+
+def headers(turn: Turn) -> list[tuple[str, str]]:
+    """The `x-guardproxy-*` headers of the answer (DESIGN section 5)."""
+    decision, view = turn.decision, turn.view
+    found = [("x-guardproxy-verdict", decision.action)]
+    if decision.rule:
+        found.append(("x-guardproxy-rule", decision.rule))
+    if view:
+        opening = turn.opening
+        first = view.traceparent or (opening.traceparent if view.new_session else "")
+        trace = turn.proxy.telemetry.trace_id(view.session, view.session_started_ms, opening.org, first)
+        found.append(("x-guardproxy-session-id", view.session))
+        found.append(("x-guardproxy-trace-id", trace))
+        found.append(("x-guardproxy-turn", str(view.turn)))
+        found.append(("x-guardproxy-budget-remaining", budget.remaining(view)))
+        if view.missing:
+            found.append(("x-guardproxy-notice", NOT_APPENDED))
+    if turn.outcome.verification:
+        found.append(("x-guardproxy-verification", turn.outcome.verification))
+    if turn.edits and (named := names(turn.edits)):
+        found.append(("x-guardproxy-edit", ",".join(named)))
+    return found
+
+
+def names(edits: Sequence[Edit]) -> tuple[str, ...]:
+    """What was changed in the request or its answer, each name once."""
+    return tuple(dict.fromkeys(NAMES[type(edit)] for edit in edits if type(edit) in NAMES))
+
+
+def error(turn: Turn, wrong: GuardError) -> web.Response:
+    """An error of ours or of the way to the provider, as the client's own SDK reads it."""
+    extra: dict[str, object] = {"rule": turn.decision.rule} if turn.decision.rule else {}
+    said = headers(turn)
+    known = dict(said)
+    for name in ("session_id", "trace_id"):
+        value = known.get(f"x-guardproxy-{name.replace('_', '-')}")
+        extra |= {name: value} if value else {}
+    if wrong.status == 503:
+        said.append(("Retry-After", "1"))
+    elif wrong.status < 500:
+        said.append(("x-should-retry", "false"))
+    said.append(("Content-Type", "application/json"))
+    turn.outcome.status = wrong.status
+    return web.Response(status=wrong.status, body=turn.surface.error(wrong, extra), headers=said)

@@ -1,0 +1,68 @@
+"""What a policy asks for beside the decision: tool results tidied for the model, calls looked at before the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from guardproxy.core import episode, hygiene, proposals, session
+from guardproxy.core.edit import AppendText, Edit
+from guardproxy.core.model import Decision, Rung
+from guardproxy.core.proposals import Inspection
+from guardproxy.core.scoped_exemption import ScopedExemption
+
+if TYPE_CHECKING:
+    from guardproxy.http.turn import Turn
+
+
+def clean(turn: Turn) -> tuple[Edit, ...]:
+    """The edits that tidy tool results; what is appended stands in the ledger afterwards, like advice."""
+    policy, ask = turn.proxy.policy, turn.ask
+    found = hygiene.clean(
+        ask,
+        policy.hygiene,
+        policy.tools.deadlines,
+        turn.language,
+        whole=partial(turn.surface.conversation, ask),
+        since_ms=turn.seen.since_ms,
+        printer=turn.proxy.printer,
+    )
+    done, decision = turn.outcome, turn.decision
+    done.hygiene = tuple((one.name, one.mode, one.tool) for one in found.done)
+    done.late = tuple(one.tool for one in found.done if one.name == "deadlines")
+    if found.errors:
+        turn.decision = decision = replace(decision, errors=(*decision.errors, *found.errors))
+    if found.fatal is not None and decision.rung < Rung.FINALIZE:
+        action = found.fatal.action
+        rung = Rung.CUT if action == "pause" else Rung.FINALIZE
+        reason = found.fatal.reason
+        turn.decision = Decision(action, rung, "hygiene.errors", 1, reason, findings=decision.findings)
+    return found.edits
+
+
+def inspection(turn: Turn, exempt: Sequence[ScopedExemption]) -> Inspection | None:
+    """What is to be looked at in the answer; None on most turns."""
+    proxy, view = turn.proxy, turn.seen
+    policy = proxy.policy
+    if not (view.episodes or turn.decision.episode or proxy.inspects) or view.panic or turn.ask.choices > 1:
+        return None
+    return proposals.prepare(
+        turn.ask,
+        session.trail(view),
+        episode.unpack_episodes(view.episodes),
+        turn.decision,
+        policy.proposals,
+        policy.tools,
+        proxy.printer,
+        turn.language,
+        partial(turn.surface.schema, turn.ask),
+        mode_of=policy.mode_of,
+        exempt=exempt,
+    )
+
+
+def put_back_texts(turn: Turn) -> tuple[AppendText, ...]:
+    """The texts that stand in this request again."""
+    return tuple(edit for edit in turn.put_back if isinstance(edit, AppendText))

@@ -1,0 +1,237 @@
+"""Runs as a person sees and steers them: what they did, how they stand, who changed that and why.
+
+For `guardproxy sessions` and the admin listener alike. Each change is written down in the run's history by the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from guardproxy.core.budget import DIMENSIONS
+from guardproxy.core.scoped_exemption import moment
+from guardproxy.errors import BadAsk, GuardError
+from guardproxy.http import people, reach
+from guardproxy.http.sealed import CHECKPOINT, Sealer
+from guardproxy.http.terminal import visible
+from guardproxy.store.redis import Known, Store
+from guardproxy.store.runs import Change
+from guardproxy.telemetry.record import TurnRecord, read_record
+
+STATES = ("active", "paused", "need_human", "waiting", "closed")
+"""What a run can be (DESIGN section 2)."""
+
+VERBS = {
+    "pause": "is paused: its requests are answered with who paused it and why, until it is resumed",
+    "resume": "may go on: its ladder begins anew, its limits stay",
+    "cut": "is cut: calls under way are ended within a second, later requests are told so",
+    "reset": "begins anew: open again, a new request span, its ladder at the foot; what it has used stays counted",
+}
+"""What a person can do to a run, and what that means for it. Beside these: extend."""
+
+AGENT = 8
+"""Digits of an agent's digest that are shown: enough to tell one's agents apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A session with what its turns left in the store (the newest 256), and with its history where it was asked for."""
+
+    known: Known
+    records: Sequence[TurnRecord]
+    history: Sequence[Change] = ()
+
+    @property
+    def outcome(self) -> str:
+        """How it ended, "" while it goes on."""
+        return self.records[-1]["outcome"] if self.records else ""
+
+    @property
+    def rule(self) -> str:
+        """The rule that spoke last."""
+        return next((one["rule"] for one in reversed(self.records) if one["rule"]), "")
+
+    @property
+    def agent(self) -> str:
+        """The agent's digest, where a rule spoke."""
+        return next((prompt for one in reversed(self.records) if (prompt := one.get("prompt", ""))), "")
+
+    @property
+    def cost_microusd(self) -> int:
+        """What its turns cost."""
+        return sum(one["cost_microusd"] for one in self.records)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The messages of a run's last request (JSON), and which generation of them this is."""
+
+    session: str
+    generation: int
+    at_ms: int
+    messages: bytes
+
+
+class Runs:
+    """The runs of an organisation."""
+
+    def __init__(self, store: Store, sealer: Sealer, org: str) -> None:
+        self._store = store
+        self._sealer = sealer
+        self._org = org
+
+    async def listed(self, limit: int = 50, skip: int = 0) -> list[Run]:
+        """Runs of the last day, the newest first."""
+        known = (await self._store.list_sessions(self._org, skip + limit))[skip:]
+        return [await self._run(one) for one in known]
+
+    async def shown(self, session: str) -> Run:
+        """One run with its history. `GuardError` 404 names some that there are."""
+        session = _text(session)
+        known = await self._store.session_state(self._org, session)
+        if known is None:
+            raise await reach.unknown(self._store, self._org, session)
+        run, history = await asyncio.gather(self._run(known), self._store.runs.history(self._org, session))
+        return Run(run.known, run.records, history)
+
+    async def act(self, verb: str, session: str, by: str, why: str = "") -> Run:
+        """Do one of `VERBS`, or change nothing and say why not."""
+        by, why = people.line("by", by), people.line("why", why)
+        session = (await self.shown(session)).known.session
+        runs = self._store.runs
+        deeds = {"pause": runs.pause, "resume": runs.resume, "cut": runs.cut, "reset": runs.reset}
+        await deeds[verb](self._org, session, by, why)
+        return await self.shown(session)
+
+    async def extend(self, session: str, by: str, why: str, amounts: Mapping[str, float]) -> Run:
+        """Raise the run's limits, by the names and in the units of the configuration; it goes on if one stopped it."""
+        by, why, more = people.line("by", by), people.line("why", why), people.amounts(amounts)
+        session = (await self.shown(session)).known.session
+        await self._store.runs.extend(self._org, session, by, why, more)
+        return await self.shown(session)
+
+    async def checkpoint(self, session: str) -> Checkpoint:
+        """The conversation as it was last sent. `GuardError` 404 where none is kept."""
+        session = (await self.shown(session)).known.session
+        found = await self._store.checkpoints.get(self._org, session)
+        if found is None:
+            told = f"session {visible(session)} has no checkpoint; they are kept where checkpoints are switched on"
+            raise GuardError(told, status=404, code="no_checkpoint")
+        generation, sealed, at_ms = found
+        messages = self._sealer.open(CHECKPOINT, session, sealed)
+        if messages is None:
+            told = f"the checkpoint of session {visible(session)} cannot be opened: it was sealed under another secret"
+            raise GuardError(told, status=409, code="cannot_open")
+        return Checkpoint(session, generation, at_ms, messages)
+
+    async def take(self, session: str, generation: int, by: str) -> Checkpoint:
+        """Go on from a checkpoint. A second one who does, or one who read an older one, gets `GuardError` 409."""
+        by = people.line("by", by)
+        found = await self.checkpoint(session)
+        await self._store.checkpoints.take(self._org, found.session, generation, by)
+        return found
+
+    async def _run(self, known: Known) -> Run:
+        return Run(known, _records(await self._store.records(self._org, known.session)))
+
+
+def _text(session: str) -> str:
+    """A terminal may pass bytes that are no text."""
+    return session.encode("utf-8", "replace").decode()
+
+
+def _records(raw: Sequence[bytes]) -> list[TurnRecord]:
+    """The records that can be read; those of another version are left out."""
+    found = []
+    for one in raw:
+        with contextlib.suppress(ValueError):
+            found.append(read_record(one))
+    return found
+
+
+def as_json(run: Run) -> dict[str, object]:
+    """For the admin API: a session as it stands."""
+    known = run.known
+    return {
+        "session": known.session,
+        "state": known.state,
+        "by": known.by or None,
+        "why": known.why or None,
+        "closed_by_rule": known.closed or None,
+        "outcome": run.outcome or None,
+        "turns": known.turn,
+        "cost_microusd": run.cost_microusd,
+        "agent": run.agent or None,
+        "last_rule": run.rule or None,
+        "threads": list(known.threads),
+        "started_ms": known.started_ms,
+        "at_ms": known.at_ms,
+    }
+
+
+def whole_json(run: Run) -> dict[str, object]:
+    """One session with who changed it, when, how and why, the newest last."""
+    changes = [{"at_ms": one.at_ms, "by": one.by, "what": one.what, "why": one.why} for one in run.history]
+    return as_json(run) | {"history": changes}
+
+
+def kept_json(kept: Checkpoint) -> bytes:
+    """A checkpoint, with its messages byte for byte as they were sent."""
+    head = {"session": kept.session, "generation": kept.generation, "at_ms": kept.at_ms}
+    return orjson.dumps(head | {"messages": orjson.Fragment(kept.messages)})
+
+
+def name(run: Run) -> str:
+    """Its id, for a terminal."""
+    return visible(run.known.session)
+
+
+HEADS = ("session", "state", "outcome", "turns", "cost", "agent", "last rule", "last turn")
+"""Over the rows."""
+
+
+def row(run: Run) -> tuple[str, ...]:
+    """For a table of them."""
+    known = run.known
+    cost = DIMENSIONS["cost_microusd"].show(run.cost_microusd)
+    told = (run.outcome or "–", str(known.turn), cost, run.agent[:AGENT] or "–", run.rule or "–")
+    return (visible(known.session), _state(run), *told, moment(known.at_ms))
+
+
+def _state(run: Run) -> str:
+    known = run.known
+    why = f": {visible(known.why, 60)}" if known.why else ""
+    return f"{known.state} by {visible(known.by)}{why}" if known.by else known.state
+
+
+def paragraphs(run: Run) -> list[str]:
+    """All that is to know of one, a fact a line, then its history."""
+    known = run.known
+    _, state, outcome, turns, cost, _, rule, last = row(run)
+    facts = {
+        "session": visible(known.session),
+        "state": state,
+        "outcome": outcome,
+        "turns": f"{turns} since {moment(known.started_ms)}, the last at {last}",
+        "cost": cost,
+        "agent": run.agent or "–",
+        "last rule": rule,
+        "threads": f"{len(known.threads)}: {', '.join(visible(one, 40) for one in known.threads[:5])}",
+    }
+    lines = [f"{name:<11}{text}" for name, text in facts.items()]
+    lines.append("history    " + ("" if run.history else "nobody changed anything"))
+    for one in run.history:
+        why = f": {visible(one.why)}" if one.why else ""
+        lines.append(f"  {moment(one.at_ms)}  {visible(one.what)} by {visible(one.by) or 'nobody'}{why}")
+    return lines
+
+
+def wanted_state(state: str) -> str:
+    """A state to list, "" = any."""
+    if state and state not in STATES:
+        raise BadAsk(f"must be one of {', '.join(STATES)}", param="state")
+    return state

@@ -1,0 +1,42 @@
+"""A turn that a person ends while its answer is on the way: the provider's stream is closed, the client is told why."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from guardproxy.core.model import Decision, Rung
+from guardproxy.http import deciding
+from guardproxy.http.whole import whole
+
+if TYPE_CHECKING:
+    from guardproxy.http.turn import Turn
+
+RULE = "operator"
+"""The rule of what people end."""
+
+
+async def end(turn: Turn) -> web.StreamResponse:
+    """The end of the answer in our words, behind what the client has of it already."""
+    before = turn.decision
+    turn.decision = Decision("cut", Rung.CUT, RULE, 0, turn.stopped, findings=before.findings, spared=before.spared)
+    look, done = turn.look, turn.outcome
+    joint = None
+    if look is not None:
+        done.pass_over(look.watcher.seen(), done.reason)
+        joint = look.watcher.joint() if turn.response is not None else None
+    text = deciding.summary(turn)
+    body = turn.surface.closing(turn.ask, joint, text, reply_id=turn.reply_id, created=time.time_ns() // 10**9)
+    done.own(text)
+    turn.settle()
+    if turn.response is None:
+        return whole(200, [("Content-Type", turn.content_type), *turn.guard_headers()], body)
+    try:
+        await turn.response.write(turn.surface.comment("cut", RULE))
+        await turn.response.write(body)
+        await turn.response.write_eof()
+    except ConnectionResetError:
+        pass
+    return turn.response

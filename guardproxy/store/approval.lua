@@ -1,0 +1,117 @@
+-- approval: a call that is held until a person decides. What it says (`sealed`, `edited`) is opaque here.
+--
+-- Follows state.lua in the same script.
+-- KEYS[1]  "gp:{<org>}:"
+-- ARGV[1]  msgpack: the locals below, in this order. `once` is new for each call of the store, and the same when a call
+--          is sent again because its answer was lost: then it is answered as before
+-- ARGV[2]  for open and decide: the bytes to keep, "" = none
+--
+-- approval:<id>  a hash, its fields as in FIELDS of approvals.py, and `once` of the decision; kept KEPT_TTL after its end
+-- approvals      ids by when they are forgotten; approvals:pending  ids by when they expire
+--
+-- Each answers { what, one or more approvals as flat lists }. An approval that is past its time is shown as expired; it is
+-- written so by `due`, or by whoever decides that.
+local act, once, id, fields, offset = unpacked(ARGV[1])
+local ALL, OPEN, MOST = P .. 'approvals', P .. 'approvals:pending', 256
+local clock = call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000) + offset
+local STATES = { approve = 'approved', deny = 'denied', answer = 'answered', expire = 'expired' }
+
+local function key_of(id) return P .. 'approval:' .. id end
+
+-- State and end of one, as things stand now; nil: there is none.
+local function state_of(id)
+  local found = call('HMGET', key_of(id), 'state', 'expires_ms')
+  if not found[1] then return nil end
+  if found[1] == 'pending' and now >= tonumber(found[2]) then return 'expired', true end
+  return found[1], false
+end
+
+local function shown(id)
+  local state = state_of(id)
+  local all = state and call('HGETALL', key_of(id)) or {}
+  for i = 1, #all, 2 do
+    if all[i] == 'state' then all[i + 1] = state end
+  end
+  return all
+end
+
+local function close(id, state, by, why)
+  call('HSET', key_of(id), 'state', state, 'decided_ms', string.format('%.0f', now), 'by', by, 'why', why)
+  call('ZREM', OPEN, id)
+end
+
+if act == 'open' then
+  local key = key_of(id)
+  if call('EXISTS', key) == 0 then
+    local ends = fields.expires_ms
+    local gone = math.max(ends, now) + KEPT_TTL
+    local write = { 'HSET', key, 'id', id, 'state', 'pending', 'sealed', ARGV[2] }
+    for name, text in pairs(fields) do
+      write[#write + 1] = name
+      write[#write + 1] = type(text) == 'number' and string.format('%.0f', text) or text
+    end
+    call(unpack(write))
+    call('PEXPIRE', key, string.format('%.0f', gone - now))
+    call('ZADD', OPEN, string.format('%.0f', ends), id)
+    call('ZADD', ALL, string.format('%.0f', gone), id)
+    for _, set in ipairs({ OPEN, ALL }) do
+      local left = call('PTTL', set)
+      if left < gone - now then call('PEXPIRE', set, string.format('%.0f', gone - now)) end
+    end
+    call('ZREMRANGEBYSCORE', ALL, '-inf', now)
+  end
+  return { 'done', shown(id) }
+end
+
+if act == 'decide' then
+  local state, late = state_of(id)
+  if not state then return { 'unknown' } end
+  if state == 'pending' or (late and fields.verdict == 'expire') then
+    close(id, STATES[fields.verdict], fields.by, fields.why)
+    call('HSET', key_of(id), 'edited', ARGV[2], 'once', once)
+  elseif call('HGET', key_of(id), 'once') ~= once then
+    return { 'decided', shown(id) }
+  end
+  return { 'done', shown(id) }
+end
+
+if act == 'claim' then
+  if state_of(id) ~= 'approved' then return 0 end
+  local token = call('HGET', key_of(id), 'token') or ''
+  if token == '' then
+    call('HSET', key_of(id), 'token', fields.token)
+    return 1
+  end
+  return token == fields.token and 1 or 0
+end
+
+if act == 'due' then -- each is handed out once
+  local answer = { 'done' }
+  for _, one in ipairs(call('ZRANGEBYSCORE', OPEN, '-inf', now, 'LIMIT', 0, MOST)) do
+    local state, late = state_of(one)
+    if late then
+      close(one, state, '', '')
+      answer[#answer + 1] = shown(one)
+    else
+      call('ZREM', OPEN, one)
+    end
+  end
+  return answer
+end
+
+-- get, list: nothing is written.
+if act == 'get' then return { 'done', shown(id) } end
+local answer, ids = { 'done' }, nil
+if fields.state == 'pending' then
+  ids = call('ZRANGEBYSCORE', OPEN, string.format('(%.0f', now), '+inf', 'LIMIT', 0, MOST)
+else
+  ids = call('ZREVRANGE', ALL, 0, 4 * MOST - 1)
+end
+for _, one in ipairs(ids) do
+  local all = #answer <= MOST and shown(one) or {}
+  for i = 1, #all, 2 do
+    if all[i] == 'state' and (fields.state == '' or all[i + 1] == fields.state) then answer[#answer + 1] = all end
+  end
+end
+return answer

@@ -1,0 +1,206 @@
+"""Runs as people see and steer them: over a real store, with runs that a real proxy has served."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from guardproxy.errors import BadAsk, GuardError
+from guardproxy.http.sealed import CHECKPOINT, Sealer
+from guardproxy.http.sessions import Run, Runs, as_json, kept_json, name, paragraphs, row, wanted_state, whole_json
+from guardproxy.store.redis import Known, Store
+from tests.live import Json, Live, Said, live, unique
+
+ORG, KEY = "default", b"k" * 32
+HOUR = 3_600_000
+
+
+def runs_of(store: Store, key: bytes = KEY) -> Runs:
+    return Runs(store, Sealer(key), ORG)
+
+
+async def go_round(running: Live, session: str, turns: int) -> None:
+    """An agent that repeats one call with one result."""
+    history: list[Json] = [{"role": "system", "content": "You watch."}, {"role": "user", "content": "go"}]
+    tools = [{"type": "function", "function": {"name": "status", "parameters": {"type": "object"}}}]
+    running.settled = True
+    for number in range(turns):
+        said = Said(calls=[("status", "{}", f"call_{number:09d}")])
+        running.provider.script = lambda _got, said=said: said
+        body = {"model": "gpt-4o-mini", "messages": history, "tools": tools}
+        await running.post(body, {"x-guardproxy-session-id": session})
+        history += [said.message(), {"role": "tool", "tool_call_id": f"call_{number:09d}", "content": "the same"}]
+
+
+async def refused(work: object) -> tuple[int, str, str]:
+    with pytest.raises(GuardError) as caught:
+        await work  # type: ignore[misc]
+    return caught.value.status, caught.value.code, caught.value.message
+
+
+async def test_what_a_list_says(store: Store) -> None:
+    async with live(store) as running:
+        await go_round(running, "calm", 2)
+        await asyncio.sleep(0.005)
+        await go_round(running, "looped", 7)
+    looped, calm = await runs_of(store).listed()
+
+    assert (name(looped), looped.known.turn, looped.outcome, looped.rule) == ("looped", 7, "cut", "repeated_call")
+    assert (name(calm), calm.known.turn, calm.outcome, calm.rule, calm.agent) == ("calm", 2, "", "", "")
+    assert (looped.known.state, calm.known.state) == ("closed", "active")
+    assert len(looped.agent) > 8
+    assert looped.cost_microusd > calm.cost_microusd > 0
+    assert row(looped)[:4] == ("looped", "closed by repeated_call", "cut", "7")
+    assert row(calm)[:4] == ("calm", "active", "–", "2")
+    assert row(looped)[5:7] == (looped.agent[:8], "repeated_call")
+    assert [name(one) for one in await runs_of(store).listed(limit=1)] == ["looped"]
+    assert [name(one) for one in await runs_of(store).listed(limit=1, skip=1)] == ["calm"]
+    assert await runs_of(store).listed(limit=5, skip=2) == []
+    shown = await runs_of(store).shown("looped")
+    told = as_json(shown)
+    assert told["closed_by_rule"] is None or told["closed_by_rule"] == "repeated_call"
+    assert (told["state"], told["outcome"], told["turns"], told["last_rule"]) == ("closed", "cut", 7, "repeated_call")
+    assert "history    nobody changed anything" in paragraphs(shown)
+
+
+STEERED = {
+    "pause": ([("pause", "ann", "looks odd")], "paused", "ann", "looks odd"),
+    "resume": ([("pause", "ann", ""), ("resume", "bob", "it is fine")], "active", "", ""),
+    "cut": ([("cut", "ann", "burns money")], "closed", "ann", "burns money"),
+    "reset": ([("cut", "ann", ""), ("reset", "bob", "")], "active", "", ""),
+    "paused again": ([("pause", "ann", "a"), ("pause", "bob", "b")], "paused", "bob", "b"),
+}
+
+
+@pytest.mark.parametrize("name", STEERED)
+async def test_steered(name: str, store: Store) -> None:
+    deeds, state, by, why = STEERED[name]
+    session = unique("s")
+    async with live(store) as running:
+        await go_round(running, session, 1)
+    for verb, who, reason in deeds:
+        run = await runs_of(store).act(verb, session, who, reason)
+
+    assert (run.known.state, run.known.by, run.known.why) == (state, by, why)
+    assert [(one.what, one.by, one.why) for one in run.history] == deeds
+    assert all(abs(time.time() * 1000 - one.at_ms) < 20_000 for one in run.history)
+    told = [line for line in paragraphs(run) if line.startswith("  20")]
+    verb, who, reason = deeds[-1]
+    assert told[-1].endswith(f" UTC  {verb} by {who}: {reason}" if reason else f" UTC  {verb} by {who}")
+    assert whole_json(run)["history"] == [
+        {"at_ms": one.at_ms, "by": one.by, "what": one.what, "why": one.why} for one in run.history
+    ]
+
+
+async def test_more_of_a_limit(store: Store) -> None:
+    session = unique("s")
+    async with live(store, policy={"limits": {"session": {"turns": 2}}}) as running:
+        await go_round(running, session, 3)
+        assert (await runs_of(store).shown(session)).outcome == "denied"
+        run = await runs_of(store).extend(session, "ann", "nearly there", {"turns": 2, "cost_usd": 0.5})
+        assert run.known.state == "active"
+        assert (run.history[-1].by, run.history[-1].why) == ("ann", "nearly there")
+        assert "turns" in run.history[-1].what
+        await go_round(running, session, 4)
+    run = await runs_of(store).shown(session)
+    assert run.known.turn > 3
+
+
+async def test_what_cannot_be_done(store: Store) -> None:
+    runs = runs_of(store)
+    session = unique("s")
+    async with live(store) as running:
+        await go_round(running, session, 1)
+    cases: list[tuple[int, str, str, *tuple[Any, ...]]] = [
+        (404, f"the store has no session 'nobody'; the newest are {session}", "shown", "nobody"),
+        (404, "the store has no session 'no?\\x1b'; the newest are", "act", "pause", "no\udc80\x1b", "ann"),
+        (404, "the store has no session", "act", "cut", "nobody", "ann"),
+        (404, "the store has no session", "extend", "nobody", "ann", "", {"turns": 1}),
+        (404, "the store has no session", "checkpoint", "nobody"),
+        (404, f"session {session} has no checkpoint", "checkpoint", session),
+        (404, f"session {session} has no checkpoint", "take", session, 1, "ann"),
+        (400, "must be printable text", "act", "pause", session, "a\nb"),
+        (400, "must be printable text of at most 500 characters", "act", "pause", session, "ann", "x" * 501),
+        (400, "say what to raise: turns, ", "extend", session, "ann", "", {}),
+        (400, "must be a whole number above 0", "extend", session, "ann", "", {"turns": -1}),
+    ]
+    for status, words, deed, *more in cases:
+        found = await refused(getattr(runs, deed)(*more))
+        assert found[0] == status, found
+        assert words in found[2]
+    shown = await runs.shown(session)
+    assert (shown.known.state, list(shown.history)) == ("active", [])
+
+
+MESSAGES = '[ {"role":"user", "content":"行\\u0000 1.10"} ]'.encode()
+
+
+async def test_a_conversation_is_gone_on_with_once(store: Store) -> None:
+    """Two who fetched the same checkpoint: one goes on, the other is told so."""
+    session = unique("s")
+    async with live(store) as running:
+        await go_round(running, session, 1)
+    sealer = Sealer(KEY)
+    first = await store.checkpoints.put(ORG, session, sealer.seal(CHECKPOINT, session, b"[]"), 60)
+    second = await store.checkpoints.put(ORG, session, sealer.seal(CHECKPOINT, session, MESSAGES), 60)
+    kept = await runs_of(store).checkpoint(session)
+
+    assert second > first
+    assert (kept.generation, kept.messages) == (second, MESSAGES)
+    assert kept_json(kept).endswith(b'"messages":' + MESSAGES + b"}")
+    assert (await refused(runs_of(store).take(session, first, "ann")))[0] == 409
+    assert (await runs_of(store).take(session, second, "ann")).messages == MESSAGES
+    status, _, told = await refused(runs_of(store).take(session, second, "bob"))
+    assert (status, "ann" in told) == (409, True)
+    status, code, _ = await refused(runs_of(store, b"o" * 32).checkpoint(session))
+    assert (status, code) == (409, "cannot_open")
+
+
+async def test_a_checkpoint_of_another_session(store: Store) -> None:
+    """What is sealed for one session opens as no other's."""
+    one, other = unique("s"), unique("s")
+    async with live(store) as running:
+        for session in (one, other):
+            await go_round(running, session, 1)
+    await store.checkpoints.put(ORG, other, Sealer(KEY).seal(CHECKPOINT, one, MESSAGES), 60)
+
+    assert (await refused(runs_of(store).checkpoint(other)))[1] == "cannot_open"
+
+
+def known(**more: Any) -> Known:
+    at = {"started_ms": 0, "at_ms": HOUR, "turn": 3, "span": 1, "closed": "", "main": "m", "traceparent": ""}
+    return Known("default", "s\x1b[2J", **{"threads": ("m", "t\n2"), **at, **more})
+
+
+def test_words_of_clients_steer_no_terminal() -> None:
+    run = Run(known(state="paused", by="ann", why="a\x1b[31m" + "b" * 100), [], [])
+    text = "\n".join(paragraphs(run))
+
+    assert name(run) == "s\\x1b[2J"
+    assert row(run)[1].startswith("paused by ann: a\\x1b[31m")
+    assert row(run)[1].endswith("… (+46 characters)")
+    assert "\x1b" not in text
+    assert "threads    2: m, t\\n2" in text
+
+
+async def test_records_of_another_version_are_left_out(store: Store) -> None:
+    session = unique("s")
+    async with live(store) as running:
+        await go_round(running, session, 4)
+    before = await runs_of(store).shown(session)
+    await store._client.command("RPUSH", f"gp:{{default}}:x:{session}", b'{"v":99}', b"\xff")
+
+    assert (await runs_of(store).shown(session)).records == before.records
+
+
+@pytest.mark.parametrize("state", ["", "paused", "need_human"])
+def test_states(state: str) -> None:
+    assert wanted_state(state) == state
+
+
+def test_no_such_state() -> None:
+    with pytest.raises(BadAsk, match="must be one of active, paused, need_human, waiting, closed"):
+        wanted_state("open")

@@ -1,0 +1,296 @@
+"""`guardproxy approvals` and `sessions`: as processes beside a running proxy, and over a store of the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guardproxy import cli, secrets
+from guardproxy.config import build
+from guardproxy.http import reach
+from guardproxy.http.sealed import CHECKPOINT, Held, Sealer
+from guardproxy.store import embedded
+from guardproxy.store.approvals import Approval
+from guardproxy.store.embedded import Embedded
+from guardproxy.store.redis import Store
+from tests.running import Running, fetch, provider
+
+ORG, SECRET = "default", "a secret of this test's own"
+CALL = Held("delete_file", '{"path":"/data/a.csv"}', b'{"role":"assistant"}')
+QUESTION = Held("ask_human", "{}", b"{}", question="Which?")
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def approval(name: str, held: Held, key: bytes) -> Approval:
+    now = round(time.time() * 1000)
+    sealed = Sealer(key).seal_held(name, held)
+    return Approval(name, ORG, "run-1", "main", held.tool, now, now + 3_600_000, sealed)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Embedded]:
+    with embedded.scratch() as running:
+        yield running
+
+
+@pytest.fixture
+def file(server: Embedded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A configuration that names the store of the test, which is empty."""
+    monkeypatch.setenv(secrets.VARIABLE, SECRET)
+    made = tmp_path / "guardproxy.yaml"
+    made.write_text(f"store: {{url: 'unix://{server.socket_path}'}}")
+    do(made, lambda store: store._client.command("FLUSHALL"))
+    return made
+
+
+def do(file: Path, work: Callable[[Store], Any]) -> Any:
+    return reach.ask(build({"store": {"url": re.findall("'(.*)'", file.read_text())[0]}}), work)
+
+
+@pytest.fixture
+def run(file: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def command(*words: str) -> tuple[int, str, str]:
+        try:
+            code = cli.main([*words, "--config", str(file)])
+        except SystemExit as exit_:
+            code = int(exit_.code or 0)
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return command
+
+
+@pytest.fixture
+def key() -> bytes:
+    return secrets.derive(SECRET).ledger
+
+
+def ask(file: Path, key: bytes, name: str, held: Held = CALL) -> None:
+    do(file, lambda store: store.approvals.open(ORG, approval(name, held, key)))
+
+
+def test_approvals(file: Path, run: Run, key: bytes) -> None:
+    assert run("approvals", "list") == (0, "nothing waits for a person\n", "")
+    ask(file, key, "a1")
+    ask(file, key, "a2")
+    ask(file, key, "q1", QUESTION)
+
+    code, out, _ = run("approvals", "list")
+    assert (code, len(out.splitlines())) == (0, 4)
+    row = next(line for line in out.splitlines() if line.startswith("a1 "))
+    assert re.search(r'UTC +run-1 +delete_file +pending, 59 min left +\{"path":"/data/a.csv"\} *$', row)
+    code, out, _ = run("approvals", "show", "a1")
+    assert (code, 'arguments  {"path":"/data/a.csv"}\n' in out) == (0, True)
+    assert run("approvals", "approve", "a1", "--args", '{"path":"b"}', "--why", "a copy", "--by", "ann") == (
+        0,
+        "approval a1: ann approves delete_file with edited arguments; the agent is handed the call once\n",
+        "",
+    )
+    assert run("approvals", "deny", "a2", "--why", "too dear", "--by", "ann") == (
+        0,
+        "approval a2: ann denies delete_file; the model is told so\n",
+        "",
+    )
+    code, out, _ = run("approvals", "answer", "q1", "the second", "--by", "bob")
+    assert (code, out.startswith("approval q1: answered by bob; ")) == (0, True)
+    code, out, err = run("approvals", "approve", "a2")
+    assert (code, out) == (1, "")
+    assert re.fullmatch(r"guardproxy: approval a2 was denied by ann at \S+ \S+ UTC before \(too dear\)\n", err)
+    assert run("approvals", "list")[1] == "nothing waits for a person\n"
+    assert run("approvals", "list", "--state", "expired")[1] == "no approval is expired\n"
+    code, out, _ = run("approvals", "list", "--state", "any")
+    assert (code, len(out.splitlines())) == (0, 4)
+    assert "the second" in run("approvals", "show", "q1")[1]
+    assert 'edited to  {"path":"b"}\n' in run("approvals", "show", "a1")[1]
+
+
+def test_who_decides_unless_told(file: Path, run: Run, key: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("USER", "carol")
+    ask(file, key, "a1")
+
+    assert run("approvals", "deny", "a1")[1].startswith("approval a1: carol denies")
+
+
+def test_another_secret(file: Path, run: Run, key: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(file, key, "a1")
+    monkeypatch.setenv(secrets.VARIABLE, "quite another secret")
+    assert "(sealed under another secret)" in run("approvals", "list")[1]
+    code, _, err = run("approvals", "approve", "a1")
+    assert (code, err.count("\n")) == (1, 1)
+    assert err.startswith("guardproxy: approval a1: its content cannot be opened: GUARDPROXY_SECRET is not the one")
+    monkeypatch.delenv(secrets.VARIABLE)
+    code, _, err = run("approvals", "list")
+    assert (code, "other machines may share this store: set GUARDPROXY_SECRET" in err) == (2, True)
+
+
+WRONG = {
+    "no command": (("approvals",), 2, "required: COMMAND"),
+    "no such command": (("sessions", "kill"), 2, "invalid choice: 'kill'"),
+    "nothing to approve": (("approvals", "approve"), 2, "required: ID"),
+    "no answer": (("approvals", "answer", "a1"), 2, "required: TEXT"),
+    "an unknown id": (("approvals", "deny", "a9"), 1, "there is no approval 'a9'; waiting are a1"),
+    "bytes for an id": (("approvals", "deny", "\udcff"), 1, "there is no approval '?'; waiting are a1"),
+    "no JSON": (("approvals", "approve", "a1", "--args", "{x"), 2, "--args: must be a JSON object"),
+    "no object": (("approvals", "approve", "a1", "--args", "[]"), 2, "--args: must be a JSON object, such as {}"),
+    "a why over lines": (("approvals", "deny", "a1", "--why", "a\nb"), 2, "--why: must be printable text"),
+    "nobody's name": (("approvals", "deny", "a1", "--by", "\x1b"), 2, "--by: must be printable text"),
+    "an empty answer": (("approvals", "answer", "a1", " "), 2, "TEXT: must say something"),
+    "no question": (("approvals", "answer", "a1", "yes"), 1, "approval a1 asks nothing: approve or deny it"),
+    "a state": (("approvals", "list", "--state", "open"), 2, "--state: must be one of pending, approved"),
+    "a state of runs": (("sessions", "list", "--state", "open"), 2, "--state: must be one of active, paused"),
+    "no rows": (("sessions", "list", "--limit", "0"), 2, "--limit: must be a number above 0"),
+    "an unknown run": (("sessions", "show", "nobody"), 1, "the store has no session 'nobody'; it has none at all"),
+    "an unknown run is cut": (("sessions", "cut", "no\x1b"), 1, "the store has no session 'no\\x1b'"),
+    "more of nothing": (("sessions", "extend", "s"), 2, "extend: say what to raise: --turns, --tool-calls"),
+    "tokens": (("sessions", "extend", "s", "--tokens=-1"), 2, "--tokens: must be a whole number above 0"),
+    "calls": (("sessions", "extend", "s", "--tool-calls=0"), 2, "--tool-calls: must be a whole number above 0"),
+    "less": (("sessions", "extend", "s", "--turns=-1"), 2, "--turns: must be a whole number above 0"),
+    "no money": (("sessions", "extend", "s", "--cost", "nan"), 2, "--cost: must be a number above 0"),
+    "no time": (("sessions", "extend", "s", "--seconds", "0"), 2, "--seconds: must be a number above 0"),
+    "words": (("sessions", "extend", "s", "--turns", "x"), 2, "argument --turns: invalid int value: 'x'"),
+    "no folder": (("sessions", "checkpoint", "s", "--out", "/nowhere/a"), 1, "the store has no session 's'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong(name: str, file: Path, run: Run, key: bytes) -> None:
+    words, code, told = WRONG[name]
+    ask(file, key, "a1")
+    got, out, err = run(*words)
+
+    assert (got, out) == (code, ""), err
+    assert told in err
+    assert "Traceback" not in err
+    if "usage: " not in err:
+        assert err.count("\n") == 1
+    assert (do(file, lambda store: store.approvals.get(ORG, "a1"))).state == "pending"
+
+
+@pytest.mark.parametrize(
+    "words", [("approvals", "list"), ("approvals", "deny", "a"), ("sessions", "list"), ("sessions", "cut", "s")]
+)
+def test_a_store_that_is_away(words: tuple[str, ...], file: Path, run: Run) -> None:
+    file.write_text("store: {url: 'redis://127.0.0.1:9'}")
+    code, out, err = run(*words)
+
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith("guardproxy: the store redis://127.0.0.1:9/0 cannot be reached")
+
+
+def test_no_run(run: Run) -> None:
+    assert run("sessions", "list")[1] == "no run of the last day\n"
+    assert run("sessions", "list", "--state", "paused")[1] == "no run of the last day is paused\n"
+
+
+class Beside:
+    """Commands as processes of their own, beside a proxy with a store of its own."""
+
+    def __init__(self, proxy: Running) -> None:
+        self.proxy = proxy
+
+    def __call__(self, *words: str) -> str:
+        command = [sys.executable, "-m", "guardproxy", *words, "--data-dir", str(self.proxy.data)]
+        plain = {k: v for k, v in os.environ.items() if not k.startswith(("GUARDPROXY_", "OPENAI_", "OTEL_"))}
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=60, env=plain | {"USER": "ann"}
+        )
+        assert "Traceback" not in done.stderr
+        return done.stdout if done.returncode == 0 else f"{done.returncode} {done.stderr}"
+
+    def store(self, work: Callable[[Store], Any]) -> Any:
+        return reach.ask(build({"store": {"data_dir": str(self.proxy.data)}}), work)
+
+    @property
+    def key(self) -> bytes:
+        return secrets.derive((self.proxy.data / "secret").read_text().strip()).ledger
+
+    def api(self, method: str, path: str, body: Any = None) -> Any:
+        return json.loads(fetch(f"{self.proxy.admin}/admin/v1/{path}", body, method=method))
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
+    if sys.platform != "linux":
+        pytest.skip("as the other tests of processes")
+    with provider() as url, Running(tmp_path_factory.mktemp("p"), "--upstream", url, "--workers", "2") as proxy:
+        yield Beside(proxy)
+
+
+def talk(beside: Beside, session: str) -> None:
+    body = {"model": "0", "messages": [{"role": "user", "content": "hi"}]}
+    fetch(f"{beside.proxy.base.removesuffix('/v1')}/s/{session}/v1/chat/completions", body)
+
+
+def test_runs_beside_a_proxy(beside: Beside) -> None:
+    """What a command changes, the admin listener shows, and the other way round."""
+    talk(beside, "run-1")
+    assert re.search(r"run-1 +active +finished +1 ", beside("sessions", "list"))
+    assert beside("sessions", "pause", "run-1", "--why", "looks odd").startswith("session run-1 is paused: ")
+    told = beside.api("GET", "sessions/run-1")
+    assert (told["state"], told["by"], told["why"]) == ("paused", "ann", "looks odd")
+    assert beside("sessions", "list", "--state", "paused").count("run-1") == 1
+    beside.api("POST", "sessions/run-1/resume", {"by": "bob", "why": "it is fine"})
+    shown = beside("sessions", "show", "run-1")
+    assert re.search(r"^state +active$", shown, re.MULTILINE)
+    assert re.findall(r"UTC  (\w+) by (\w+): (.*)", shown) == [
+        ("pause", "ann", "looks odd"),
+        ("resume", "bob", "it is fine"),
+    ]
+    assert beside("sessions", "extend", "run-1", "--turns", "5", "--cost", "0.5").startswith(
+        "session run-1 has more (--turns 5, --cost 0.5); it is active"
+    )
+    assert beside("sessions", "cut", "run-1").startswith("session run-1 is cut")
+    assert beside.api("GET", "sessions?state=closed")["items"][0]["session"] == "run-1"
+    assert beside("sessions", "reset", "run-1").startswith("session run-1 begins anew")
+    assert beside.api("GET", "sessions/run-1")["state"] == "active"
+    assert (
+        beside("sessions", "cut", "run-9") == "1 guardproxy: the store has no session 'run-9'; the newest are run-1\n"
+    )
+
+
+def test_approvals_beside_a_proxy(beside: Beside) -> None:
+    """With the secret that the proxy made for itself; the content is in no log."""
+    for name in ("a1", "a2"):
+        beside.store(lambda store, name=name: store.approvals.open(ORG, approval(name, CALL, beside.key)))
+    assert "/data/a.csv" in beside("approvals", "list")
+    assert {one["id"]: one["arguments"] for one in beside.api("GET", "approvals")["items"]} == {
+        "a1": CALL.arguments,
+        "a2": CALL.arguments,
+    }
+    assert beside("approvals", "approve", "a1").startswith("approval a1: ann approves delete_file; ")
+    assert beside.api("GET", "approvals/a1")["state"] == "approved"
+    beside.api("POST", "approvals/a2/deny", {"by": "bob"})
+    assert re.match(
+        r"1 guardproxy: approval a2 was denied by bob at .* before\n$", beside("approvals", "approve", "a2")
+    )
+    assert "/data/a.csv" not in beside.proxy.err
+
+
+def test_a_checkpoint_beside_a_proxy(beside: Beside, tmp_path: Path) -> None:
+    talk(beside, "run-2")
+    file = tmp_path / "kept.json"
+    sealed = Sealer(beside.key).seal(CHECKPOINT, "run-2", b'[{"role":"user","n":1.10}]')
+    number = beside.store(lambda store: store.checkpoints.put(ORG, "run-2", sealed, 60))
+
+    assert beside("sessions", "checkpoint", "run-2").endswith('"messages":[{"role":"user","n":1.10}]}\n')
+    told = beside("sessions", "checkpoint", "run-2", "--take", str(number + 1), "--out", str(file))
+    assert told.startswith("1 guardproxy: ")
+    assert list(tmp_path.iterdir()) == []  # who was refused has nothing
+    assert beside("sessions", "checkpoint", "run-2", "--out", str(tmp_path / "no" / "a")).startswith(
+        "2 guardproxy: cannot write"
+    )
+    told = beside("sessions", "checkpoint", "run-2", "--take", str(number), "--out", str(file))
+    assert told == f"generation {number} of session run-2 is in {file}\n"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert json.loads(file.read_text())["messages"] == [{"role": "user", "n": 1.1}]
+    assert "ann" in beside("sessions", "checkpoint", "run-2", "--take", str(number), "--by", "bob")
