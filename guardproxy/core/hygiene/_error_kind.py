@@ -89,7 +89,7 @@ def kind(text: str, tool: str, flags: Flag, rules: Rules, fatal_words: Sequence[
     if flags & Flag.INVALID:
         return "arguments"
     edges = edges_of(text)
-    if reports(edges, edges.lower()):
+    if reports(edges, _CODE.sub(" ", edges.lower())):  # "error: 404" is no count of errors
         return ""
     return _by_words(told, shell=tool_of(tool.strip().casefold(), rules).shell)
 

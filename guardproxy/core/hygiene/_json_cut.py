@@ -161,8 +161,8 @@ class _Cutting:
         kept, used = self._run(children[:-1] if more else children, start + 1, front)
         if kept == 0 and front > 2 * SMALLEST:
             key = self._size(children[0].start, children[0].value)
-            self.shorten(children[0].value, children[0].end, front - key, path + children[0].name, depth + 1)
-            kept, used = 1, front
+            if self._each(children[:1], front - key, path, depth):
+                kept, used = 1, front
         behind = 0 if more else self._run_back(children[kept:], end - 1, room - used)
         if kept + behind >= total:
             return
