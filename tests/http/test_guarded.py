@@ -55,7 +55,8 @@ class Agent:
 def joined(raw: bytes) -> Json:
     """A streamed answer put together, with what must hold of every stream."""
     events = [line[6:] for line in raw.decode().split("\n") if line.startswith("data: ")]
-    assert events[-1] == "[DONE]" and events.count("[DONE]") == 1
+    assert events[-1] == "[DONE]"
+    assert events.count("[DONE]") == 1
     chunks = [json.loads(event) for event in events[:-1]]
     assert len({chunk["id"] for chunk in chunks}) == 1
     choices = [choice for chunk in chunks for choice in chunk["choices"]]
@@ -138,10 +139,13 @@ async def test_only_the_forbidden_call_is_taken_out_and_it_is_put_back_later(sto
         )
         agent = Agent(running, stream=stream)
         await agent.run()
-        assert agent.executed == ["read", "read"] and agent.text == "done"
+        assert agent.executed == ["read", "read"]
+        assert agent.text == "done"
         first, second, third = [got.json["messages"] for got in running.provider.got]
-        assert second[: len(first)] == first and third[: len(second)] == second
-        assert paired(second) and paired(third)
+        assert second[: len(first)] == first
+        assert third[: len(second)] == second
+        assert paired(second)
+        assert paired(third)
         assert [call["function"]["name"] for call in second[1]["tool_calls"]] == ["read", "delete"]
         refused = next(message for message in second if message.get("tool_call_id") == "call_del000001")
         assert "forbid" in refused["content"]
@@ -166,9 +170,11 @@ async def test_a_refused_call_alone_is_asked_about_again_and_stays_in_the_histor
         assert stream is (b": guardproxy action=refuse rule=tools.deny" in answer.body)
         await agent.run()
         first, again, third = [got.json["messages"] for got in running.provider.got]
-        assert again[: len(first)] == first and third[: len(again)] == again
+        assert again[: len(first)] == first
+        assert third[: len(again)] == again
         assert [message["role"] for message in third] == ["user", "assistant", "tool", "assistant", "tool"]
-        assert third[1]["content"] == "I clean up." and third[3]["content"] == "Then I read."
+        assert third[1]["content"] == "I clean up."
+        assert third[3]["content"] == "Then I read."
         assert paired(third)
 
 
@@ -180,18 +186,22 @@ async def test_an_approved_call_is_released_once(store: Store, stream: bool) -> 
         answer = await agent.turn()
         assert agent.executed == []
         (asked,) = [one for one in await store.approvals.list("default") if one.session.endswith(agent.session)]
-        assert asked.id in agent.text and asked.tool == "delete"
+        assert asked.id in agent.text
+        assert asked.tool == "delete"
         agent.text = ""
         agent.messages.append({"role": "user", "content": "go on"})
         await agent.turn()
-        assert asked.id in agent.text and len(running.provider.got) == 1  # nothing is released without a decision
+        assert asked.id in agent.text
+        assert len(running.provider.got) == 1
         await store.approvals.decide("default", asked.id, "approve", "ann")
         agent.text = ""
         agent.messages.append({"role": "user", "content": "now"})
         await agent.turn()
-        assert agent.executed == ["delete"] and len(running.provider.got) == 1
+        assert agent.executed == ["delete"]
+        assert len(running.provider.got) == 1
         await agent.turn()
-        assert agent.text == "deleted" and paired(running.provider.got[-1].json["messages"])
+        assert agent.text == "deleted"
+        assert paired(running.provider.got[-1].json["messages"])
         assert answer.verdict in ("pause", "pass")
 
 
@@ -206,9 +216,11 @@ async def test_a_denied_call_is_told_to_the_model(store: Store, stream: bool) ->
         agent.text = ""
         agent.messages.append({"role": "user", "content": "go on"})
         await agent.turn()
-        assert agent.text == "I leave it." and agent.executed == []
+        assert agent.text == "I leave it."
+        assert agent.executed == []
         told = running.provider.got[-1].json["messages"]
-        assert paired(told) and [m["role"] for m in told] == ["user", "assistant", "tool", "assistant", "user"]
+        assert paired(told)
+        assert [m["role"] for m in told] == ["user", "assistant", "tool", "assistant", "user"]
         assert "not on a Friday" in told[2]["content"]
         agent.messages.append({"role": "user", "content": "and?"})
         await agent.turn()
