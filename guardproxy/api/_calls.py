@@ -52,9 +52,14 @@ class _Partial:
         text = self.arguments().strip()
         return text.endswith(("}", "]")) and peek(text) is not None
 
+    def piece(self, call_id: str, name: str, arguments: str) -> bool:
+        """Whether a name goes on with the one we have: the call is known, and nothing but its name has come yet."""
+        begun = bool(self.name) and name != self.name and bool(self.id) and self.index is not None
+        return begun and call_id in ("", self.id) and not arguments and not self.size
+
     def take(self, call_id: str, name: str, arguments: str, chunk: int) -> None:
         self.id = self.id or call_id
-        self.name = self.name or name
+        self.name = self.name + name if name and self.piece(call_id, name, arguments) else self.name or name
         self.chunk = chunk
         if arguments and self.size < MAX_ARGUMENTS:
             self.parts.append(arguments)
@@ -205,7 +210,7 @@ class Calls:
         if current.chunk == self._chunk and (begins or not arguments):
             return True  # two entries of one delta are two calls
         if name != current.name:
-            return True
+            return not current.piece(call_id, name, arguments)
         return begins and current.whole()
 
     def _new(self, index: int | None) -> _Partial:

@@ -176,9 +176,13 @@ def _unsay(raw: bytes, text: bytes, at: int, words: str) -> list[Splice]:
         return []
     start, end = span
     content = peek(raw[start:end])
-    if not isinstance(content, str) or not content.startswith(words):
+    if not isinstance(content, str):
         return []
-    rest = content[len(words) :].removeprefix(GAP)
+    forms = (words, words.lstrip(), words.strip())  # clients trim
+    found = next((form for form in forms if form and content.startswith(form)), None)
+    if found is None:
+        return []
+    rest = content[len(found) :].removeprefix(GAP)
     if not rest and members.keys() & CALLS:
         return [(start, end, b"null")]
     cut = _offset(raw[start + 1 : end - 1], len(content) - len(rest))

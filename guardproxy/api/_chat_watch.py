@@ -53,9 +53,12 @@ def watch(
     way = _way(ask, answer, text, strip=strip_usage and ok, at_once=held) if streamed else WholeCut(answer, text)
     if options is not OFF and options.used and may:
         way = _chat_halt.around(way, answer, options, language, streamed=streamed)
+    if held and streamed:
+        stream = GatedStream(way, answer, gate, joint)
+        return Watcher(stream, answer, ok=ok, holder=stream)
     if held:
-        holder = (GatedStream if streamed else GatedWhole)(way, answer, gate, joint)
-        return Watcher(holder, answer, ok=ok, holder=holder)
+        whole = GatedWhole(way, answer, gate, joint, usage=ask.wants_usage)
+        return Watcher(whole, answer, ok=ok, holder=whole)
     return Watcher(way, answer, ok=ok)
 
 

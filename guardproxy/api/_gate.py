@@ -26,7 +26,7 @@ class Joint:
     """What the client was given of this turn's answer so far: what the next attempt goes on with.
 
     `base`: id, created, model and the like of the first response. `role`: it was sent. `text`: all that was sent, of
-    every attempt. `calls`: how many were sent. `usage`: the sum, in the provider's own form.
+    every attempt. `calls`: how many were sent. `usage`: the sum, in the provider's own form. `streamed`: as a stream.
     """
 
     base: Mapping[str, object] = field(default_factory=dict)
@@ -34,6 +34,7 @@ class Joint:
     text: str = ""
     calls: int = 0
     usage: Mapping[str, object] = field(default_factory=dict)
+    streamed: bool = False
 
 
 GAP = "\n\n"
