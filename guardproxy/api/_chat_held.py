@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from guardproxy.api import _splice
 from guardproxy.api._chat_made import completion, usage_event
 from guardproxy.api._gate import GAP, Joint
 from guardproxy.api._gathered import CALLS, Fields
@@ -61,6 +62,13 @@ def closing_message(ask: Ask, joint: Joint, raw: bytes) -> bytes:
         return completion(base, {**message, "role": "assistant", "content": said or None}, "tool_calls", joint)
     joined = Joined(joint)
     return joined.calls(calls) + joined.made({}, "tool_calls") + usage_event(ask, base, joint) + DONE
+
+
+def raw_messages(ask: Ask) -> bytes:
+    """The messages of a request as the bytes that came in."""
+    text = _splice.mask(ask.body)
+    start, end = _splice.members(text, _splice.root(ask.body))["messages"]
+    return ask.body[start:end]
 
 
 def _parsed(raw: bytes) -> Fields:

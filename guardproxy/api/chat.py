@@ -15,7 +15,14 @@ from types import MappingProxyType
 
 from guardproxy.api import _messages
 from guardproxy.api._chat_halt import OFF, RULE, Options
-from guardproxy.api._chat_held import calls_in_message, closing_message, keep_calls, read_message, with_arguments
+from guardproxy.api._chat_held import (
+    calls_in_message,
+    closing_message,
+    keep_calls,
+    raw_messages,
+    read_message,
+    with_arguments,
+)
 from guardproxy.api._chat_made import closing, feedback, keep_alive, replay_message, results
 from guardproxy.api._chat_watch import Watcher, watch
 from guardproxy.api._chat_write import write
@@ -53,6 +60,7 @@ __all__ = [
     "keep_alive",
     "keep_calls",
     "message",
+    "raw_messages",
     "read",
     "read_message",
     "replay_message",

@@ -12,6 +12,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,8 @@ from guardproxy.core import advice
 from guardproxy.core.edit import PutBack
 from guardproxy.core.model import Ask, Call, Rung
 from guardproxy.core.proposals import Objection
-from guardproxy.errors import StoreError
-from guardproxy.http import sealed
+from guardproxy.errors import GuardError, StoreError
+from guardproxy.http import deciding, sealed
 from guardproxy.http.sealed import Held
 from guardproxy.http.whole import whole
 from guardproxy.store.approvals import Approval
@@ -153,6 +154,10 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
         return None
     if approval.state == "approved":
         return await _release(turn, name, held)
+    if approval.state == "pending":  # a question, and the user goes on: these words are the answer
+        turn.proxy.spawn(_overtaken(turn, name))
+    if approval.state == "expired" and turn.proxy.policy.approvals.on_expiry == "cut":
+        return await _expired(turn, held)
     if approval.state in DECIDED:
         asked = Objection(0, "refuse", HUMAN if held.question else "tools.approval", "", "")
         text = _told(turn, asked, approval, held)
@@ -161,6 +166,20 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
         turn.edits = (*turn.edits, back)
         turn.kept.append(back)
     return None
+
+
+async def _overtaken(turn: Turn, name: str) -> None:
+    with suppress(StoreError, GuardError):  # decided meanwhile
+        await turn.proxy.books.approvals.decide(turn.opening.org, name, "expire", "the user", "went on in other words")
+
+
+async def _expired(turn: Turn, held: Held) -> web.StreamResponse:
+    """Nobody has decided in time, and the policy ends such a run."""
+    reason = f"nobody decided in time whether {held.tool} may be called"
+    turn.decision = replace(
+        turn.decision, action="cut", rung=Rung.CUT, rule="tools.approval", reason=reason, mode="enforce", would=""
+    )
+    return await turn.reply(deciding.summary(turn))
 
 
 async def _release(turn: Turn, name: str, held: Held) -> web.StreamResponse | None:

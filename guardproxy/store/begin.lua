@@ -92,7 +92,7 @@ if approval ~= '' then
   if verdict == 'pending' then
     if now >= tonumber(found[2]) then
       verdict = 'expired'
-    elseif paused == '' then
+    elseif paused == '' and not (t.status == 1 and user ~= '' and not seen) then -- new words answer a question, too
       paused, why = 'approval', found[3]
     end
   end

@@ -1,4 +1,4 @@
-"""Calls that a model proposes are judged before the agent has them: refused, put back, ended. Through the front door."""
+"""Calls that a model proposes are judged before the agent has them: refused, put back, approved. Over HTTP."""
 
 from __future__ import annotations
 
