@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
+from functools import lru_cache
 
 from guardproxy.core.model import Call
 
@@ -62,7 +63,10 @@ class ToolRule:
         arguments = read(call.arguments)
         if not all(_argued(arguments, name, pattern) for name, pattern in self.args.items()):
             return False
-        return not self.paths or any(_touches(path, self.paths) for path in _paths(arguments))
+        if not self.paths:
+            return True
+        meant = _glob(self.paths)
+        return any(meant(path) for text in set(_paths(arguments)) for path in _spellings(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +208,6 @@ def _words(command: str) -> Iterator[str]:
                 yield from word.split(":")
 
 
-def _touches(text: str, patterns: tuple[str, ...]) -> bool:
-    spellings = tuple(_spellings(text))
-    return any(_below(path, form) for pattern in patterns for form in _forms(pattern) for path in spellings)
-
-
 def _spellings(text: str) -> Iterator[str]:
     """A path in its shortest spelling, and the same from the home directory or, out of a directory, from the root."""
     path = text.strip().replace("\\", "/").casefold().removeprefix("file://")
@@ -237,5 +236,9 @@ def _forms(pattern: str) -> Iterator[str]:
             yield form.removeprefix("**/")
 
 
-def _below(path: str, form: str) -> bool:
-    return fnmatchcase(path, form) or fnmatchcase(path, form.rstrip("/") + "/*")
+@lru_cache(maxsize=256)
+def _glob(patterns: tuple[str, ...]) -> Callable[[str], object]:
+    """What tells whether a path in its shortest spelling is one of those meant, or lies below one."""
+    forms = {form for pattern in patterns for form in _forms(pattern)}
+    below = {f"{form.rstrip('/')}/*" for form in forms}
+    return re.compile("|".join(translate(form) for form in sorted(forms | below))).match
