@@ -68,15 +68,23 @@ def check(candidate: Candidate, settings: Settings, language: str) -> str | None
         return None
     validator = _validator(settings.json_schema)
     errors: list[str] | None = None
+    try:
+        return _wrong(candidate, settings, language)
+    except RecursionError:  # deeper than can be read
+        return None
+
+
+def _wrong(candidate: Candidate, settings: Settings, language: str) -> str | None:
+    validator = _validator(settings.schema)
+    first: list[str] | None = None
     for value in _values(candidate, settings):
-        found = _errors(validator, value)
-        if not found:
+        errors = _errors(validator, value)
+        if not errors:
             return None
-        errors = found if errors is None else errors
-    if errors is None:
+        first = errors if first is None else first
+    if first is None:
         return say(language, "no_json")
-    sentences = [say(language, "schema", error=error) for error in errors[:SHOWN]]
-    return told(language, sentences)
+    return told(language, [say(language, "schema", error=error) for error in first])
 
 
 def _values(candidate: Candidate, settings: Settings) -> Iterator[object]:
@@ -106,7 +114,7 @@ def _handed(arguments: str) -> Iterator[object]:
 def _parsed(text: str) -> Iterator[object]:
     try:
         yield json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+    except ValueError:
         return
 
 
@@ -126,7 +134,7 @@ def _inside(text: str) -> Iterator[object]:
             return
         try:
             value, at = _decoder.raw_decode(text, begun.start())
-        except (ValueError, RecursionError):
+        except ValueError:
             at = begun.end()
             continue
         yield value
@@ -143,7 +151,7 @@ def _errors(validator: Validator, value: object) -> list[str]:
             found.append(f"{where}: {error.message}" if where else error.message)
             if len(found) >= SHOWN:
                 break
-    except (ValueError, RecursionError):  # such as half of a surrogate pair
+    except ValueError:  # such as half of a surrogate pair
         return []
     return found
 
