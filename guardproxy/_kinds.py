@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -53,6 +53,15 @@ def no_flag(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("must be a number, not true or false")  # noqa: TRY004 - what pydantic collects
     return value
+
+
+def _off(value: object) -> object:
+    """YAML reads a bare `off` as a flag."""
+    return "off" if value is False else value
+
+
+Mode = Annotated[Literal["off", "observe", "enforce"], BeforeValidator(_off)]
+"""Whether something is not done, only said, or done."""
 
 
 def _absent_if_empty(value: object) -> object:

@@ -11,7 +11,16 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model, model_validator
 
 from guardproxy import _document
-from guardproxy._kinds import LARGEST_SETTING, LARGEST_STRETCH, LARGEST_THRESHOLD, LONGEST_PAUSE_MS, no_flag
+from guardproxy._kinds import (
+    LARGEST_HOLD,
+    LARGEST_SETTING,
+    LARGEST_STRETCH,
+    LARGEST_THRESHOLD,
+    LONGEST_PAUSE_MS,
+    LONGEST_SECONDS,
+    Mode,
+    no_flag,
+)
 from guardproxy.core.model import Triple
 from guardproxy.core.tool_rules import ToolRule
 
@@ -57,12 +66,14 @@ def _rules(value: object) -> object:
     return [{"tool": one} if isinstance(one, str) else one for one in value]
 
 
-MOST = {"_ms": LONGEST_PAUSE_MS, "_within": LARGEST_STRETCH}
+MOST = {"_ms": LONGEST_PAUSE_MS, "_within": LARGEST_STRETCH, "_seconds": LONGEST_SECONDS, "_tokens": LARGEST_HOLD}
 """Upper bounds of settings by the end of their names."""
 
 
 def _pydantic_type(hint: Any, name: str) -> Any:
     """The hint of the field `name` with our own reading of triples and numbers."""
+    if name == "mode":
+        return Mode
     if hint == tuple[ToolRule, ...]:
         return Annotated[hint, BeforeValidator(_rules)]
     if hint is Triple:

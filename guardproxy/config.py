@@ -69,7 +69,7 @@ class PolicySection(Section):
     detectors: Detectors = Field(default_factory=Detectors)  # type: ignore[valid-type]  # a model made at import
     usage: Literal["splice", "estimate"] = "splice"
     default_output_hold: kinds.Hold = 4096
-    refuse: Literal["off", "observe", "enforce"] = "enforce"
+    refuse: kinds.Mode = "enforce"
     arguments: Arguments = Field(default_factory=Arguments)  # type: ignore[valid-type]  # models made at import
     hygiene: Hygiene = Field(default_factory=Hygiene)  # type: ignore[valid-type]
     completion: Completion = Field(default_factory=Completion)  # type: ignore[valid-type]

@@ -68,6 +68,8 @@ def test_long_texts_that_differ_in_digits_are_one_form() -> None:
 def test_our_own_words_are_taken_out_and_only_they() -> None:
     assert strip_own("ok\n\n[guardproxy] note: x was called\n{}") == "ok"
     assert strip_own("[guardproxy] note") == ""
+    assert strip_own("ok\n\n\n[guardproxy] note") == "ok"  # most programs end their output with a line's end
+    assert strip_own("ok\n\n\n\n\n[guardproxy] note") == "ok\n\n"
     assert strip_own("a\n\n[guardproxy] note\n\nb") == "a\n\nb"
     assert strip_own("the mark [guardproxy] inside a text stays") == "the mark [guardproxy] inside a text stays"
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from guardproxy.core.mask import EDGE, WHOLE, mask, result_text, settled, without_digits
+from guardproxy.core.mask import (
+    EDGE,
+    HUGE,
+    KEPT,
+    WHOLE,
+    ends_of_huge,
+    mask,
+    result_text,
+    settled,
+    shortened,
+    without_digits,
+)
 from guardproxy.core.model import Flag
 from tests.core.steps import step
 
@@ -132,3 +143,25 @@ def test_the_receipt_of_a_change_is_no_answer(tool: str, form: str, *, same: boo
     ids = ("123e4567-e89b-12d3-a456-426614174000", "00000000-e89b-42d3-a456-426614174fff")
     one, other = (step(tool, "{}", form.format(made)).result for made in ids)
     assert (one == other) is same
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("x" * HUGE + "y", True),
+        ("字" * (2 * HUGE), True),
+        ("x" * HUGE, False),
+        ("", False),
+        ("x" * KEPT + "…1234567…01234567…" + "y" * KEPT, True),  # as if it were one: it is no other
+        ("x" * KEPT + "…12…01234567…" + "y" * KEPT, False),
+        ("x" * KEPT + "…1234567…0123456…" + "y" * KEPT, False),
+        ("x" * KEPT + "…1234567…0123456g…" + "y" * KEPT, False),
+        ("x" * (2 * KEPT + 20), False),
+    ],
+)
+def test_a_huge_text_is_known_by_its_ends(text: str, known: bool) -> None:
+    found = ends_of_huge(shortened(text))
+
+    assert (found is not None) is known
+    if found is not None and len(text) > HUGE:
+        assert found == (text[:KEPT], len(text), text[-KEPT:])

@@ -16,6 +16,7 @@ from guardproxy.core.edit import Edit
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.hygiene._case import Case, Cleaned, Done, Fatal
 from guardproxy.core.model import Ask
+from guardproxy.core.tool_rules import ToolRules
 
 __all__ = ["KINDS", "NOTHING", "Cleaned", "Done", "Fatal", "clean", "default_settings"]
 
@@ -37,7 +38,7 @@ def default_settings() -> dict[str, object]:
 def clean(
     ask: Ask,
     settings: Mapping[str, object],
-    deadlines: Mapping[str, float],
+    tools: ToolRules,
     language: str,
     *,
     whole: Callable[[], Ask],
@@ -46,14 +47,14 @@ def clean(
 ) -> Cleaned:
     """Tidy the results of a request. `settings`: by kind; one that is absent is off.
 
-    `deadlines`: seconds by glob of the tool's name. `whole`: the ask with all messages, asked for only where something
+    `tools`: of which the deadlines count here. `whole`: the ask with all messages, asked for only where something
     may have to be changed in the history. `since_ms`: since the thread's last answer, 0 = there was none. A kind that
     raises costs only itself. The same request gives the same edits: whoever keeps them leaves out what stands already.
     """
     active = [(name, chosen) for name, chosen in settings.items() if chosen.mode != "off"]  # type: ignore[attr-defined]
     if not active:
         return NOTHING
-    case = Case(ask, whole, printer, deadlines, since_ms, language)
+    case = Case(ask, whole, printer, tools.deadlines, since_ms, language)
     return _together([_tidied(name, chosen, case) for name, chosen in active])
 
 

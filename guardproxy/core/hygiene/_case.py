@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, TypeVar
 
 from guardproxy.core.advice import LANGUAGES
 from guardproxy.core.edit import AppendText, Edit
@@ -14,6 +15,12 @@ from guardproxy.core.model import Ask, Call, Message, Step, value
 from guardproxy.core.outcome import body
 from guardproxy.core.rounds import Round, latest
 from guardproxy.core.session import AT_MOST
+from guardproxy.core.tool_rules import ToolRule
+
+Mode = Literal["off", "observe", "enforce"]
+"""What is done by a kind of hygiene: nothing, only said, or done."""
+
+T = TypeVar("T")
 
 
 @value
@@ -114,3 +121,8 @@ def own(language: str, text: str) -> str:
     """Words of ours in the form that all have: the mark, who speaks, what is said."""
     words = LANGUAGES[language]
     return f"{GUARD_MARK} {words.SOURCE}{words.JOIN}{text}"
+
+
+def chosen(by_glob: Mapping[str, T], tool: str, default: T) -> T:
+    """What is set for the tool: the first glob that fits, as everywhere in the rules of tools."""
+    return next((found for pattern, found in by_glob.items() if ToolRule(pattern).concerns(tool)), default)

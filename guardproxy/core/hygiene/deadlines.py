@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from guardproxy.core.advice import LANGUAGES, quoted
 from guardproxy.core.edit import Edit
-from guardproxy.core.hygiene._case import Case, Cleaned, Done
+from guardproxy.core.hygiene._case import Case, Cleaned, Done, Mode, chosen
 from guardproxy.core.model import Flag
 from guardproxy.core.rounds import Round
 from guardproxy.core.session import AT_MOST
@@ -23,7 +22,7 @@ from guardproxy.core.session import AT_MOST
 class Settings:
     """The deadlines themselves are rules of tools: `tools.deadlines`."""
 
-    mode: str = "off"
+    mode: Mode = "off"
 
 
 def tidy(case: Case, settings: Settings) -> Cleaned:
@@ -51,8 +50,7 @@ def tidy(case: Case, settings: Settings) -> Cleaned:
 
 def deadline(tool: str, deadlines: Mapping[str, float]) -> float:
     """Seconds that the tool has, by the first glob that fits; 0: as many as it takes."""
-    name = tool.strip().casefold()
-    return next((limit for pattern, limit in deadlines.items() if fnmatchcase(name, pattern.casefold())), 0)
+    return chosen(deadlines, tool, 0)
 
 
 def _late(newest: Round, limits: list[float], since_ms: int) -> bool:

@@ -11,11 +11,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 
 from guardproxy.core.advice import LANGUAGES, quoted
 from guardproxy.core.fingerprint import GUARD_MARK
-from guardproxy.core.hygiene._case import Case, Cleaned, Done, Result
+from guardproxy.core.hygiene._case import Case, Cleaned, Done, Mode, Result, chosen
 from guardproxy.core.model import Call, Flag
 
 LONGEST = 1_000
@@ -37,7 +36,7 @@ class Settings:
     than one paragraph, which could not be taken out of a copy again, and for what is no sentence.
     """
 
-    mode: str = "off"
+    mode: Mode = "off"
     templates: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -67,12 +66,11 @@ def _meaning(result: Result, settings: Settings, language: str) -> str:
     flags = result.step.flags
     if not flags & Flag.VOID or flags & _NEVER:
         return ""
-    name = result.step.tool.casefold()
-    found = (one for one in settings.templates.items() if fnmatchcase(name, one[0].casefold()))
-    pattern, template = next(found, ("*", None))
+    templates = {pattern: (pattern, template.strip()) for pattern, template in settings.templates.items()}
+    pattern, template = chosen(templates, result.step.tool, ("*", LANGUAGES[language].EMPTY))
     if flags & Flag.SILENT and not pattern.strip("*?"):
         return ""
-    return filled(LANGUAGES[language].EMPTY if template is None else template.strip(), result.call)
+    return filled(template, result.call)
 
 
 def filled(template: str, call: Call) -> str:

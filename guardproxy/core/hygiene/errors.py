@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from guardproxy.core.advice import LANGUAGES, quoted
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.hygiene import _error_kind
-from guardproxy.core.hygiene._case import Case, Cleaned, Done, Fatal, Result, inner
+from guardproxy.core.hygiene._case import Case, Cleaned, Done, Fatal, Mode, Result, inner
 from guardproxy.core.model import Ask, Call, Flag, Message
 from guardproxy.core.rounds import rounds
-
-ACTIONS = ("tell", "finalize", "pause")
-"""What may be done about a tool that is gone for good."""
 
 NAMED = 8
 """Tools that are named where the one that was called does not exist."""
@@ -31,19 +29,17 @@ class Settings:
     Raises ValueError for what cannot be meant.
     """
 
-    mode: str = "off"
+    mode: Mode = "off"
     retries: int = 5
     wait_seconds: int = 2
     longest_seconds: int = 300
-    on_fatal: str = "finalize"
+    on_fatal: Literal["tell", "finalize", "pause"] = "finalize"
     fatal_after: int = 2
     fatal_words: tuple[str, ...] = ()
     transient_words: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        if self.on_fatal not in ACTIONS:
-            raise ValueError(f"on_fatal: must be one of {', '.join(ACTIONS)}")
         for name in ("retries", "wait_seconds", "fatal_after"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: must be at least 1")

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from guardproxy.core.advice import LANGUAGES, quoted
 from guardproxy.core.edit import ReplaceText
 from guardproxy.core.hygiene import _json_cut
-from guardproxy.core.hygiene._case import Case, Cleaned, Done, own
+from guardproxy.core.hygiene._case import Case, Cleaned, Done, Mode, chosen, own
 from guardproxy.core.hygiene._cut import head_end, size, tail_start
 from guardproxy.core.hygiene._json_cut import Place
 from guardproxy.core.mask import KEPT, ends_of_huge
@@ -42,7 +41,7 @@ class Settings:
     0 = whole. `head_percent`: how much of what is kept stands in front. Raises ValueError for what would keep nothing.
     """
 
-    mode: str = "off"
+    mode: Mode = "off"
     max_tokens: int = 10_000
     head_percent: int = 60
     tools: Mapping[str, int] = field(default_factory=dict)
@@ -59,9 +58,7 @@ class Settings:
 
     def most(self, tool: str) -> int:
         """Tokens that a result of the tool may have; 0: as many as it has."""
-        name = tool.strip().casefold()
-        found = (most for pattern, most in self.tools.items() if fnmatchcase(name, pattern.casefold()))
-        return next(found, self.max_tokens)
+        return chosen(self.tools, tool, self.max_tokens)
 
 
 def tidy(case: Case, settings: Settings) -> Cleaned:

@@ -10,7 +10,7 @@ from tests.core import talk
 from tests.core.hygiene.tidying import answered, clean, said
 
 ON = Settings("enforce")
-LIMITS = {"slow_*": 600, "f": 60, "g": 30.5, "free": 0}
+LIMITS = {"slow_*": 600, "f": 60, "g": 30.5}
 
 
 def parallel(*answers: str | None, more: tuple[talk.Json, ...] = (), tools: str = "fgh") -> Ask:
@@ -21,7 +21,7 @@ def parallel(*answers: str | None, more: tuple[talk.Json, ...] = (), tools: str 
 
 
 @pytest.mark.parametrize(
-    ("tool", "limit"), [("f", 60), (" F ", 60), ("slow_build", 600), ("other", 0), ("g", 30.5), ("free", 0)]
+    ("tool", "limit"), [("f", 60), (" F ", 60), ("slow_build", 600), ("other", 0), ("g", 30.5), ("mcp__x__f", 60)]
 )
 def test_the_first_glob_that_fits_counts(tool: str, limit: float) -> None:
     assert deadline(tool, LIMITS) == limit

@@ -226,7 +226,6 @@ def test_the_same_request_gives_the_same_words() -> None:
 @pytest.mark.parametrize(
     ("more", "field"),
     [
-        ({"on_fatal": "explode"}, "on_fatal"),
         ({"retries": 0}, "retries"),
         ({"wait_seconds": 0}, "wait_seconds"),
         ({"fatal_after": 0}, "fatal_after"),

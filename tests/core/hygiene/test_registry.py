@@ -7,18 +7,22 @@ import re
 import string
 from collections.abc import Callable
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from guardproxy.api import chat
+from guardproxy.config import load
 from guardproxy.core import hygiene
 from guardproxy.core.advice import LANGUAGES, quoted
 from guardproxy.core.edit import AppendText, ReplaceText
 from guardproxy.core.fingerprint import GUARD_MARK, strip_own
 from guardproxy.core.hygiene import KINDS, NOTHING, Cleaned, default_settings
 from guardproxy.core.model import Ask, Call, Message
+from guardproxy.core.tool_rules import ToolRules
+from guardproxy.errors import ConfigError
 from tests.core import talk
 from tests.core.hygiene.tidying import answered, clean, everything, one, said
 from tests.core.test_advice import ERROR_LINE, FORBIDDEN
@@ -36,6 +40,47 @@ def enforced(mode: str = "enforce", **more: Any) -> dict[str, Any]:
     return {**every, **more}
 
 
+def test_a_configuration_can_say_all_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "guardproxy.yaml"
+    file.write_text(
+        """
+policy:
+  hygiene:
+    truncate: {mode: off, max_tokens: 20000, head_percent: 0, tools: {"read_*": 0, grep: 2000}}
+    empty: {mode: enforce, templates: {grep: "nothing for {pattern}", "ls": ""}}
+    errors: {mode: observe, longest_seconds: 3600, on_fatal: pause, fatal_words: [broken]}
+    deadlines: {mode: enforce}
+"""
+    )
+    found = load(file, {})[0].policy_value().hygiene
+
+    assert {name: chosen.mode for name, chosen in found.items()} == {
+        "truncate": "off", "empty": "enforce", "errors": "observe", "deadlines": "enforce"
+    }  # fmt: skip
+    assert found["truncate"].max_tokens == 20_000
+    assert found["errors"].on_fatal == "pause"
+
+
+@pytest.mark.parametrize(
+    ("part", "wrong"),
+    [
+        ("truncate: {mode: on}", "policy.hygiene.truncate.mode"),
+        ("truncate: {max_tokens: 5}", "policy.hygiene.truncate.max_tokens"),
+        ("truncate: {tools: {f: 5}}", "policy.hygiene.truncate.tools.f"),
+        ('empty: {templates: {f: "a\\nb"}}', "policy.hygiene.empty.templates.f"),
+        ("errors: {on_fatal: explode}", "policy.hygiene.errors.on_fatal"),
+        ("errors: {retries: 0}", "policy.hygiene.errors.retries"),
+        ("deadlines: {f: 3}", "policy.hygiene.deadlines.f"),
+    ],
+)
+def test_a_configuration_is_told_what_is_wrong(tmp_path: Path, part: str, wrong: str) -> None:
+    file = tmp_path / "guardproxy.yaml"
+    file.write_text(f"policy:\n  hygiene:\n    {part}\n")
+
+    with pytest.raises(ConfigError, match=f"  {re.escape(wrong)}: "):
+        load(file, {})
+
+
 def test_a_file_is_a_kind() -> None:
     assert set(KINDS) == {"deadlines", "empty", "errors", "truncate"}
     for name, chosen in default_settings().items():
@@ -49,7 +94,13 @@ def test_all_off_is_nothing() -> None:
     asked = answered(("f", "{}", LONG), ("f", "{}", GONE), ("f", "{}", "[]"))
     for chosen in (default_settings(), {}):
         made = hygiene.clean(
-            asked, chosen, LIMITS, "en", whole=lambda: pytest.fail("asked"), since_ms=9_000, printer=talk.PRINTER
+            asked,
+            chosen,
+            ToolRules(deadlines=LIMITS),
+            "en",
+            whole=lambda: pytest.fail("asked"),
+            since_ms=9_000,
+            printer=talk.PRINTER,
         )
         assert made is NOTHING
 
@@ -93,7 +144,9 @@ def test_a_kind_that_raises_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -
 def test_a_kind_without_settings_is_off() -> None:
     asked = answered(("f", "{}", GONE))
     alone = {"errors": enforced()["errors"]}
-    made = hygiene.clean(asked, alone, LIMITS, "en", whole=lambda: asked, since_ms=9_000, printer=talk.PRINTER)
+    made = hygiene.clean(
+        asked, alone, ToolRules(deadlines=LIMITS), "en", whole=lambda: asked, since_ms=9_000, printer=talk.PRINTER
+    )
 
     assert {done.name for done in made.done} == {"errors"}
 

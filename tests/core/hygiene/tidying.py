@@ -11,6 +11,7 @@ from guardproxy.core import hygiene
 from guardproxy.core.edit import AppendText, ReplaceText
 from guardproxy.core.hygiene import Cleaned
 from guardproxy.core.model import Ask
+from guardproxy.core.tool_rules import ToolRules
 from tests.core import talk
 from tests.core.talk import Json
 
@@ -30,7 +31,7 @@ def clean(
     return hygiene.clean(
         asked,
         {**hygiene.default_settings(), **settings},
-        limits,
+        ToolRules(deadlines=limits),
         language,
         whole=lambda: whole or everything(asked),
         since_ms=since_ms,
