@@ -134,7 +134,6 @@ def test_another_secret(file: Path, run: Run, key: bytes, monkeypatch: pytest.Mo
 
 
 WRONG = {
-    "no command": (("approvals",), 2, "required: COMMAND"),
     "no such command": (("sessions", "kill"), 2, "invalid choice: 'kill'"),
     "nothing to approve": (("approvals", "approve"), 2, "required: ID"),
     "no answer": (("approvals", "answer", "a1"), 2, "required: TEXT"),
