@@ -114,8 +114,10 @@ async def _decided(
 ) -> web.StreamResponse | None:
     turn = run.turn
     approval, held = await found(turn, name)
-    turn.outcome.approval = (name, approval.state if approval else "expired")
+    state = approval.state if approval else "expired"
+    turn.outcome.approval = (name, state)
     turn.outcome.waits_for = ""
+    turn.proxy.tell("approval.decided", turn.seen.session, name, {"approval": name, "state": state})
     if approval and held and approval.state == "approved" and await claimed(turn, name):
         if held.arguments == look.watcher.seen().calls[asked.position].arguments:
             return await run.deliver(look, others)
@@ -150,6 +152,9 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
     name = turn.seen.approval
     approval, held = await found(turn, name)
     turn.outcome.approval = (name, turn.seen.approval_state)
+    if turn.seen.approval_state in DECIDED:
+        told = {"approval": name, "state": turn.seen.approval_state}
+        turn.proxy.tell("approval.decided", turn.seen.session, name, told)
     if approval is None or held is None:
         return None
     if approval.state == "approved":

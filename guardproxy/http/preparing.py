@@ -42,7 +42,7 @@ def clean(turn: Turn) -> tuple[Edit, ...]:
     found = hygiene.clean(
         ask,
         policy.hygiene,
-        policy.tools.deadlines,
+        policy.tools,
         turn.language,
         whole=partial(turn.surface.conversation, ask),
         since_ms=turn.seen.since_ms,

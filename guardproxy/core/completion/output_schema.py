@@ -66,8 +66,6 @@ def check(candidate: Candidate, settings: Settings, language: str) -> str | None
     """Say where the answer does not fit the schema."""
     if len(candidate.said) > LONGEST or "final_answer(" in candidate.said:
         return None
-    validator = _validator(settings.json_schema)
-    errors: list[str] | None = None
     try:
         return _wrong(candidate, settings, language)
     except RecursionError:  # deeper than can be read
@@ -75,7 +73,7 @@ def check(candidate: Candidate, settings: Settings, language: str) -> str | None
 
 
 def _wrong(candidate: Candidate, settings: Settings, language: str) -> str | None:
-    validator = _validator(settings.schema)
+    validator = _validator(settings.json_schema)
     first: list[str] | None = None
     for value in _values(candidate, settings):
         errors = _errors(validator, value)
