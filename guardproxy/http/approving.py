@@ -66,7 +66,11 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
     turn.outcome.waits_for = approval.id
     turn.proxy.tell("approval.asked", approval.session, approval.id, {"approval": approval.id, "tool": approval.tool})
     if turn.proxy.policy.approvals.way == "hold" and asked.rule != HUMAN:
-        state = await _wait(run, approval.id)
+        try:
+            state = await _wait(run, approval.id)
+        except asyncio.CancelledError:  # the client gave up: it pays for what was made, and finds the call waiting
+            run.leave(look)
+            raise
         if state in DECIDED:
             return await _decided(run, look, asked, others, approval.id)
     turn.outcome.status_after = "need_human" if asked.rule == HUMAN else "active"

@@ -216,3 +216,4 @@ ONE_AT_A_TIME = (
 HANDED_OVER = "This run is paused by the proxy that watches it, in place of its end; a person can let it go on."
 UNVERIFIED = "The result of this run did not pass its checks, and the run was not asked again."
 UNVERIFIED_LINE = "Not passed: {wrong}"
+REFUSED_CALLS = "the calls that were proposed are not carried out ({reason})."

@@ -180,3 +180,4 @@ ONE_AT_A_TIME = (
 HANDED_OVER = "监督本次运行的代理已将其暂停(而不是结束);可由人工决定是否继续。"
 UNVERIFIED = "本次运行的结果没有通过检查,并且不再要求模型重试。"
 UNVERIFIED_LINE = "未通过:{wrong}"
+REFUSED_CALLS = "所提出的调用不会被执行({reason})。"
