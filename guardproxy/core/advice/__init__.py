@@ -217,7 +217,8 @@ def block(finding: Finding) -> str:
 def _reason(words: ModuleType, decision: Decision, facts: Facts) -> str:
     finding = decision.finding
     if finding is None or finding.rule not in words.RULES:
-        return str(words.BUDGET).format(reason=_quoted(decision.reason))
+        template = words.BUDGET if decision.rule.startswith("budget.") else words.REFUSED_CALLS
+        return str(template).format(reason=_quoted(decision.reason))
     return _fill(words.RULES[finding.rule], finding, facts)
 
 
