@@ -45,5 +45,5 @@ def test_only_calls_that_a_rule_is_about_are_held_back() -> None:
 
 
 def test_another_mode_is_refused() -> None:
-    with pytest.raises(ValueError, match="^mode: must be one of"):
+    with pytest.raises(ValueError, match=r"^mode: must be one of"):
         approval.Settings("ask")

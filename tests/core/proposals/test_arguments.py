@@ -191,5 +191,5 @@ def test_steps_of_other_runs_are_none_of_its_business() -> None:
 
 
 def test_another_mode_is_refused() -> None:
-    with pytest.raises(ValueError, match="^mode: must be one of"):
+    with pytest.raises(ValueError, match=r"^mode: must be one of"):
         arguments.Settings("on")

@@ -74,5 +74,5 @@ def test_the_order_of_keys_does_not_count(arguments: dict[str, object]) -> None:
 
 
 def test_another_mode_is_refused() -> None:
-    with pytest.raises(ValueError, match="^mode: must be one of"):
+    with pytest.raises(ValueError, match=r"^mode: must be one of"):
         deny.Settings("")

@@ -201,5 +201,5 @@ def test_nothing_is_prepared_where_nothing_is_firm() -> None:
 
 
 def test_another_mode_is_refused() -> None:
-    with pytest.raises(ValueError, match="^mode: must be one of off, observe, enforce"):
+    with pytest.raises(ValueError, match=r"^mode: must be one of off, observe, enforce"):
         repeat.Settings("maybe")

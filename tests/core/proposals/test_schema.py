@@ -179,6 +179,24 @@ REFUSED: dict[str, tuple[Json, Json, list[Problem]]] = {
         {"x": "y"},
         [Problem("no_form", "x", "object or array", 'string "y"')],
     ),
+    "an object that may be left out": (
+        schema("", t={"anyOf": [{"$ref": "#/$defs/T"}, {"type": "null"}]}) | {"$defs": {"T": TODO}},
+        {"t": {"status": "open"}},
+        [Problem("missing", "t.text", "string")],
+    ),
+    "one of several objects": (
+        schema(
+            "act",
+            act={
+                "oneOf": [
+                    schema("kind x y", kind={"const": "click"}, x={"type": "integer"}, y={"type": "integer"}),
+                    schema("kind text", kind={"const": "type"}, text={"type": "string"}),
+                ]
+            },
+        ),
+        {"act": {"kind": "click", "x": 1}},
+        [Problem("missing", "act.y", "integer")],
+    ),
     "in a map": (
         schema("m", m={"type": "object", "additionalProperties": {"type": "object"}}),
         {"m": {"k": "v"}},
@@ -254,7 +272,8 @@ JSON = st.recursive(
     max_leaves=12,
 )
 KEYWORDS = st.sampled_from(
-    "type properties required items anyOf oneOf allOf enum const $ref $defs additionalProperties default nullable".split()
+    "type properties required items anyOf oneOf allOf enum const $ref $defs definitions additionalProperties default "
+    "nullable".split()
 )
 ODD = st.recursive(
     JSON | st.sampled_from(["string", "object", "#", "#/$defs/a", "#/properties/n", "https://example.org"]),
