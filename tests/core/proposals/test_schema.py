@@ -260,7 +260,7 @@ def fitting_object(draw: st.DrawFn, depth: int = 3) -> tuple[Json, Json]:
     return wanted, {name: value for name, (_, value) in members.items() if name in required or name in given_too}
 
 
-@effort(max_examples=300, deadline=None)
+@effort(max_examples=120, deadline=None)
 @given(fitting_object())
 def test_a_call_that_fits_is_never_a_problem(made: tuple[Json, Json]) -> None:
     assert problems(*made) == []
@@ -282,13 +282,13 @@ ODD = st.recursive(
 )
 
 
-@effort(max_examples=300, deadline=None)
+@effort(max_examples=120, deadline=None)
 @given(st.dictionaries(KEYWORDS, ODD, max_size=5), st.dictionaries(NAMES, JSON, max_size=4))
 def test_no_schema_and_no_arguments_make_it_raise(wanted: Json, arguments: Json) -> None:
     assert isinstance(problems(wanted, arguments), list)
 
 
-@effort(max_examples=200, deadline=None)
+@effort(max_examples=60, deadline=None)
 @given(fitting_object(), st.dictionaries(NAMES, JSON, max_size=4))
 def test_the_order_of_keys_does_not_count(made: tuple[Json, Json], arguments: Json) -> None:
     turned = dict(reversed(arguments.items()))
