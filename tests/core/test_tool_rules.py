@@ -237,6 +237,12 @@ def test_strange_arguments_are_judged_all_the_same(arguments: str) -> None:
     assert ToolRule("*", paths=("/etc",)).matches(Call("t", arguments)) is False
 
 
+def test_depths_that_can_just_be_read_are_judged_too() -> None:
+    rule = ToolRule("*", {"a": "x", "a.b": "y"}, ("/etc",))
+    for depth in range(850, 1000):
+        assert rule.matches(Call("t", '{"a": ' + "[" * depth + "]" * depth + "}")) is False
+
+
 def test_long_commands_are_read_to_their_end() -> None:
     command = "echo " + "x " * 100_000 + "; cat /etc/passwd"
     assert ToolRule("*", paths=("/etc",)).matches(Call("bash", json.dumps({"command": command})))

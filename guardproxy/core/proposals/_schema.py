@@ -61,7 +61,12 @@ def kind_of(value: object) -> str:
 
 def quoted(value: object) -> str:
     """A value in short, with what it is."""
-    return f"{kind_of(value)} {short(json.dumps(value, ensure_ascii=False), QUOTED)}" if value is not None else "null"
+    if value is None:
+        return "null"
+    try:
+        return f"{kind_of(value)} {short(json.dumps(value, ensure_ascii=False), QUOTED)}"
+    except RecursionError:  # what can just be read cannot always be written
+        return kind_of(value)
 
 
 def plain(name: str) -> str:

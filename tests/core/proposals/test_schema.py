@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings as effort, strategies as st
 
 from guardproxy.core.advice import Problem
-from guardproxy.core.proposals._schema import ITEMS, KEPT, problems
+from guardproxy.core.proposals._schema import ITEMS, KEPT, _compiled, problems
 
 Json = dict[str, Any]
 TODO = {
@@ -58,6 +59,10 @@ TAKEN: dict[str, tuple[Json, Json]] = {
     "empty text for an optional number": (schema("", n={"type": "integer"}), {"n": ""}),
     "an empty object for an optional list": (schema("", l={"type": "array", "items": TODO}), {"l": {}}),
     "null where it is said to be nullable": (schema("s", s={"type": "string", "nullable": True}), {"s": None}),
+    "null in a list of what may be null": (
+        schema("l", l={"type": "array", "items": {"type": "string", "nullable": True}}),
+        {"l": [None]},
+    ),
     "null where there is a default": (schema("s", s={"type": "string", "default": "x"}), {"s": None}),
     "missing with a default": (schema("s", s={"type": "string", "default": "x"}), {}),
     "missing and nullable": (schema("s", s={"type": ["string", "null"]}), {}),
@@ -85,6 +90,10 @@ TAKEN: dict[str, tuple[Json, Json]] = {
     "what must not be": (schema("p", p={"not": {"type": "string"}}), {"p": "x"}),
     "both forms": (schema("p", p={"oneOf": [{"type": "string"}, {"type": "string"}]}), {"p": "x"}),
     "a tuple": (schema("p", p={"type": "array", "prefixItems": [{"type": "integer"}]}), {"p": [{}]}),
+    "a tuple and what follows it": (
+        schema("p", p={"type": "array", "prefixItems": [{"type": "integer"}], "items": {"type": "object"}}),
+        {"p": [1]},
+    ),
     "names by a pattern": (
         schema("o", o={"type": "object", "patternProperties": {"^x": {}}, "additionalProperties": {"type": "object"}}),
         {"o": {"x": 1}},
@@ -318,6 +327,15 @@ def test_long_lists_cost_no_more_than_their_first_items() -> None:
     assert time.perf_counter() - begun < 1.0
     assert len(found) == ITEMS
     assert problems(wanted, {"todos": [{"text": "a"}] * ITEMS + [{}]}) == [], "missed rather than paid for"
+
+
+def test_nothing_is_fetched(tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text('{"type": "object"}')
+    validator, _ = _compiled(schema("", a={"$ref": other.as_uri()}))
+    assert validator is None
+    validator, _ = _compiled(schema("", a={"type": "object"}))
+    assert validator is not None
 
 
 def test_validators_are_remembered_and_forgotten() -> None:
