@@ -40,7 +40,7 @@ _compiled: Memo[str, Validator] = Memo(64)
 class Settings:
     """The schema. Raises ValueError where it is none."""
 
-    schema: Mapping[str, object] = field(default_factory=dict, hash=False)
+    json_schema: Mapping[str, object] = field(default_factory=dict, hash=False)
     """A JSON schema (drafts 4 to 2020-12). `format` is not asserted."""
 
     alone: bool = False
@@ -51,15 +51,15 @@ class Settings:
     def __post_init__(self) -> None:
         """Refuse what is no schema."""
         try:
-            _validator(self.schema)
+            _validator(self.json_schema)
         except (ValueError, TypeError, RecursionError) as error:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ValueError(f"schema: {first}") from None
+            raise ValueError(f"json_schema: {first}") from None
 
     @property
     def asks(self) -> bool:
         """Whether there is anything to check."""
-        return bool(self.schema)
+        return bool(self.json_schema)
 
 
 def check(candidate: Candidate, settings: Settings, language: str) -> str | None:
@@ -73,7 +73,7 @@ def check(candidate: Candidate, settings: Settings, language: str) -> str | None
 
 
 def _wrong(candidate: Candidate, settings: Settings, language: str) -> str | None:
-    validator = _validator(settings.schema)
+    validator = _validator(settings.json_schema)
     first: list[str] | None = None
     for value in _values(candidate, settings):
         errors = _errors(validator, value)
@@ -89,7 +89,7 @@ def _values(candidate: Candidate, settings: Settings) -> Iterator[object]:
     """What of the answer may be meant, the likeliest first."""
     for call in candidate.calls:
         yield from _handed(call.arguments)
-    kinds = settings.schema.get("type")
+    kinds = settings.json_schema.get("type")
     if kinds == "string" or (isinstance(kinds, list) and "string" in kinds):
         yield candidate.text.strip()
     yield from _parsed(candidate.text.strip())

@@ -193,6 +193,7 @@ def test_patterns_that_cannot_be_meant(field: str, pattern: str) -> None:
         ("npx -y jest --ci", [("jest", "--ci")]),
         ("coverage run -m pytest", [("pytest",)]),
         ("", []),
+        ("# it's a note\nls # and 'another\nls a#b", [("ls",), ("ls", "a#b")]),
     ],
 )
 def test_parts_of_commands(command: str, expected: list[tuple[str, ...]]) -> None:

@@ -25,7 +25,7 @@ GOOD = '{"status": "ok", "count": 3}'
 @pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("text", [GOOD, f"\n{GOOD}\n", '{"status":"failed"}'])
 def test_good(text: str, alone: bool) -> None:
-    assert judged("output_schema", final(text), schema=SCHEMA, alone=alone) == ""
+    assert judged("output_schema", final(text), json_schema=SCHEMA, alone=alone) == ""
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def test_good(text: str, alone: bool) -> None:
     ],
 )
 def test_words_and_fences_are_allowed_unless_it_must_stand_alone(text: str) -> None:
-    assert judged("output_schema", final(text), schema=SCHEMA) == ""
-    assert judged("output_schema", final(text), schema=SCHEMA, alone=True) != ""
+    assert judged("output_schema", final(text), json_schema=SCHEMA) == ""
+    assert judged("output_schema", final(text), json_schema=SCHEMA, alone=True) != ""
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_words_and_fences_are_allowed_unless_it_must_stand_alone(text: str) -> N
     ],
 )
 def test_bad(text: str, expected: str) -> None:
-    assert expected in judged("output_schema", final(text), schema=SCHEMA)
+    assert expected in judged("output_schema", final(text), json_schema=SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_bad(text: str, expected: str) -> None:
 def test_a_final_tool_hands_it_over(arguments: str) -> None:
     candidate = final("", calls=[Call("final_answer", arguments)])
 
-    assert judged("output_schema", candidate, schema=SCHEMA) == ""
+    assert judged("output_schema", candidate, json_schema=SCHEMA) == ""
 
 
 def test_a_final_tool_with_something_else() -> None:
     candidate = final("", calls=[Call("final_answer", '{"answer": "yes"}')])
 
-    assert judged("output_schema", candidate, schema=SCHEMA) != ""
+    assert judged("output_schema", candidate, json_schema=SCHEMA) != ""
 
 
 @pytest.mark.parametrize(
@@ -95,22 +95,22 @@ def test_a_final_tool_with_something_else() -> None:
     ],
 )
 def test_of_other_types(schema: dict[str, Any], text: str, good: bool) -> None:
-    assert (judged("output_schema", final(text), schema=schema) == "") is good
+    assert (judged("output_schema", final(text), json_schema=schema) == "") is good
 
 
 def test_what_cannot_be_told_passes() -> None:
-    assert judged("output_schema", final("<code>final_answer({'status': x})</code>"), schema=SCHEMA) == ""
-    assert judged("output_schema", final("x" * 1_000_001), schema=SCHEMA) == ""
+    assert judged("output_schema", final("<code>final_answer({'status': x})</code>"), json_schema=SCHEMA) == ""
+    assert judged("output_schema", final("x" * 1_000_001), json_schema=SCHEMA) == ""
 
 
 def test_at_most_three_errors_are_said() -> None:
     schema = {"type": "object", "required": list("abcdefgh")}
 
-    assert judged("output_schema", final("{}"), schema=schema).count("required property") == 3
+    assert judged("output_schema", final("{}"), json_schema=schema).count("required property") == 3
 
 
 def test_content_of_the_answer_is_not_repeated_at_length() -> None:
-    said = judged("output_schema", final(json.dumps({"status": "z" * 10_000})), schema=SCHEMA)
+    said = judged("output_schema", final(json.dumps({"status": "z" * 10_000})), json_schema=SCHEMA)
 
     assert "zzz" not in said
     assert len(said) < 400
@@ -128,15 +128,15 @@ def test_content_of_the_answer_is_not_repeated_at_length() -> None:
     ],
 )
 def test_what_is_no_schema_is_refused_and_nothing_is_fetched(schema: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"^schema: "):
-        CHECKS["output_schema"].Settings(schema=schema)
+    with pytest.raises(ValueError, match=r"^json_schema: "):
+        CHECKS["output_schema"].Settings(json_schema=schema)
 
 
 def test_neither_patterns_nor_brackets_cost_time() -> None:
     begun = time.perf_counter()
-    judged("output_schema", final(json.dumps("a" * 40 + "!")), schema={"type": "string", "pattern": "^(a|a)*$"})
-    judged("output_schema", final("[" * 200_000), schema=SCHEMA)
-    judged("output_schema", final("{" * 200_000), schema=SCHEMA)
+    judged("output_schema", final(json.dumps("a" * 40 + "!")), json_schema={"type": "string", "pattern": "^(a|a)*$"})
+    judged("output_schema", final("[" * 200_000), json_schema=SCHEMA)
+    judged("output_schema", final("{" * 200_000), json_schema=SCHEMA)
 
     assert time.perf_counter() - begun < 2
 
@@ -153,4 +153,4 @@ JSON = st.recursive(
 def test_any_object_is_found_between_words(value: dict[str, Any], words: str) -> None:
     text = f"{words} {json.dumps(value)} {words}"
 
-    assert judged("output_schema", final(text), schema={"type": "object", "const": value}) == ""
+    assert judged("output_schema", final(text), json_schema={"type": "object", "const": value}) == ""

@@ -62,7 +62,7 @@ def test_failures_in_the_order_of_the_checks_with_their_modes() -> None:
         "required_tools": CHECKS["required_tools"].Settings(tools=("f",), mode="observe"),
         "artifacts": CHECKS["artifacts"].Settings(least=1),
         "evidence": CHECKS["evidence"].Settings(pattern=r"ORD-\d+"),
-        "output_schema": CHECKS["output_schema"].Settings(schema={"type": "object"}),
+        "output_schema": CHECKS["output_schema"].Settings(json_schema={"type": "object"}),
     }
     found = verify(final("ORD-77"), settings, "en")
 
