@@ -42,11 +42,11 @@ def check(candidate: Candidate, settings: Settings, language: str) -> str | None
 
 
 def _wrong(report: tuple[int, ...], settings: Settings, language: str) -> Iterator[str]:
-    numbers = dict(zip(FIELDS, report, strict=False))
-    made = numbers.get("artifacts", ABSENT)
-    if made != ABSENT and made < settings.least:
+    numbers = {name: number for name, number in zip(FIELDS, report, strict=False) if number != ABSENT}
+    made = numbers.get("artifacts", settings.least)
+    if made < settings.least:
         yield say(language, "artifacts_few", count=str(made), least=str(settings.least))
     for name, most in (("unresolved", settings.most_unresolved), ("validation_failures", settings.most_failures)):
-        count = numbers.get(name, ABSENT)
-        if count != ABSENT and most is not None and count > most:
+        count = numbers.get(name, 0)
+        if most is not None and count > most:
             yield say(language, f"{name}_many", count=str(count), most=str(most))
