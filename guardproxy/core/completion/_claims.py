@@ -6,7 +6,7 @@ A claim stands in a sentence of its own without a condition, a hope or a negatio
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 
 LONGEST = 50_000
 """Characters of an answer that are read."""
@@ -70,19 +70,23 @@ def tells_trouble(text: str) -> bool:
 
 def claims_success(text: str) -> bool:
     """Whether an answer says that something was achieved, and not a word of any trouble."""
-    return not tells_trouble(text) and any(_SUCCESS.search(one) for one in _sentences(text))
+    return _states(text, lambda sentence: _SUCCESS.search(sentence) is not None) and not tells_trouble(text)
 
 
 def claims_tests(text: str) -> bool:
     """Whether an answer says that the tests pass, all of them, and nothing of any that do not."""
-    if _RED.search(_MENDED.sub("", text[:LONGEST])) is not None:
+    if not (_named(text) and _states(text, says_pass)):
         return False
-    return any(says_pass(one) for one in _sentences(text))
+    return _RED.search(_MENDED.sub("", text[:LONGEST])) is None
 
 
 def claims_run(text: str) -> bool:
     """Whether an answer says that tests were run or that they pass."""
-    return claims_tests(text) or any(_RAN.search(one) for one in _sentences(text))
+    return claims_tests(text) or (_named(text) and _states(text, lambda sentence: _RAN.search(sentence) is not None))
+
+
+def _named(text: str) -> bool:
+    return "test" in text or "Test" in text or "测试" in text
 
 
 def says_pass(sentence: str) -> bool:
@@ -92,9 +96,10 @@ def says_pass(sentence: str) -> bool:
     return any((found["before"] or "the").lower() in _BEFORE for found in _TESTS.finditer(sentence))
 
 
-def _sentences(text: str) -> Iterator[str]:
-    """The sentences that state something."""
+def _states(text: str, what: Callable[[str], bool]) -> bool:
+    """Whether a sentence says that, and states it."""
     for sentence in _END.split(_CODE.sub(" x ", text[:LONGEST])):
         plain = sentence.strip(" \t*_#-•✅✓:")
-        if plain and _HEDGED.search(plain) is None:
-            yield plain
+        if plain and what(plain) and _HEDGED.search(plain) is None:
+            return True
+    return False

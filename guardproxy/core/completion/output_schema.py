@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jsonschema_rs import FancyRegexOptions, Validator, validator_for
+from jsonschema_rs import FancyRegexOptions, ValidationErrorKind, Validator, validator_for
 
 from guardproxy.core.completion._candidate import Candidate
 from guardproxy.core.completion._words import say, told
@@ -32,7 +32,7 @@ BACKTRACKS = 100_000
 
 _FENCE = re.compile(r"```[\w+-]*[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
 _BEGIN = re.compile(r"[{\[]")
-_UNSURE = frozenset(("backtrackLimitExceeded", "regexEngineFailure"))
+_UNSURE = (ValidationErrorKind.BacktrackLimitExceeded, ValidationErrorKind.RegexEngineFailure)
 _compiled: Memo[str, Validator] = Memo(64)
 
 
@@ -143,7 +143,7 @@ def _errors(validator: Validator, value: object) -> list[str]:
     found = []
     try:
         for error in validator.iter_errors(value):
-            if error.kind.name in _UNSURE:
+            if isinstance(error.kind, _UNSURE):
                 return []
             where = ".".join(str(part) for part in error.instance_path)
             found.append(f"{where}: {error.message}" if where else error.message)

@@ -23,6 +23,9 @@ from guardproxy.core.completion._words import say, told
 from guardproxy.core.model import Flag
 from guardproxy.core.tools import only_looks, tool_of
 
+LONGEST_ERROR = 500
+"""Characters of a tool's error: a longer result brings something beside it (ToolBench: `error` and a full answer)."""
+
 _MOOT = ("already", "exist", "no change", "unchanged", "nothing to", "duplicate", "已存在", "已经", "重复")
 
 
@@ -84,6 +87,8 @@ def _resolved(candidate: Candidate, acts: tuple[Act, ...], place: int) -> bool:
     rules = candidate.printer.rules
     tool = tool_of(failed.tool, rules)
     if tool.shell or any(word in failed.text.casefold() for word in _MOOT):
+        return True
+    if len(failed.text) > LONGEST_ERROR and "Traceback" not in failed.text:
         return True
     same = [act for act in acts if act.tool == failed.tool and act.succeeded]
     if same and (tool.reads or tool.looks or not _given(failed).isdisjoint(set().union(*map(_given, same)))):

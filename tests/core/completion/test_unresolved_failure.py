@@ -161,6 +161,8 @@ def test_claims(text: str) -> None:
     [
         # a look-up that failed beside one that did not
         [("get_order", {"id": "A-1"}, "shipped"), ("get_order", {"id": "A-2"}, "Error: not found")],
+        # an answer with a note of an error
+        [("search_shows", {"q": "x"}, '{"error": "Message error...", "response": "' + "a show, " * 100 + '"}')],
         # a shell's failures are judged by tests only
         [("bash", {"command": "rm x"}, "rm: cannot remove 'x': No such file\nexit code: 1")],
         # an edit of a file that was edited before
