@@ -183,6 +183,82 @@ ERRORS: Mapping[str, str] = {
     "the tool's schema (names, types, required ones, allowed values), change what does not fit and call it once more.",
     "permissions": "`{tool}` was refused access. The same call will be refused again: use a place or an account that is "
     "open to this run, or ask the user for the permission and say what it is needed for.",
+    "not_found": "what `{tool}` was asked for is not there as it was named. Look first at what is there (list, search, "
+    "read), then call it with that; if the name came from the user, ask whether it is right.",
+    "no_tool": "There is no tool of this name.",
+    "no_name": "The call names no tool.",
+    "missing": "The argument `{path}` ({expected}) is missing.",
+    "type": "`{path}` must be {expected}, not {got}.",
+    "enum": "`{path}` must be one of {expected}, not {got}.",
+    "unknown": "`{path}` is no argument of this tool.",
+    "no_form": "`{path}` has none of the forms that it may have ({expected}): {got}.",
+    "more": "There are {got} more problems of this kind.",
+}
+"""What is wrong with arguments. Placeholders: path, expected, got."""
+
+KNOWN = "Tools that there are: {tools}."
+REPAIR_WAYS = "Make the call again with this put right, or go on without it."
+APPROVAL = "The call of `{tool}` ({arguments}) needs a person's approval before it is carried out. Approval: {id}"
+APPROVAL_THEN = "Until then this run is paused. Nothing of the call has been carried out."
+HOW = "To go on: {how}"
+PAUSED = "This run is paused by {who}; nothing was asked of the model."
+PAUSED_BY: Mapping[str, str] = {
+    "operator": "an operator",
+    "loop": "the proxy that watches it, because it went round in circles",
+    "budget": "the proxy that watches it, because a limit was reached",
+    "approval": "a call that waits for a person's approval",
+}
+PAUSED_WHY = "Reason: {reason}"
+QUESTION = "The agent asks a person (`{tool}`): {question}"
+QUESTION_THEN = "This run waits for the answer; it can also be given as the next message."
+UNFINISHED = "this answer was checked before it counts as the end of the run, and it does not hold yet:"
+UNFINISHED_WAYS = (
+    "Two ways on: do what is missing and answer then; or, where that is not possible, say in the answer what is not done "
+    "and why."
+)
+COMPLETION: Mapping[str, str] = {
+    "required_missing": "this task needs a result of `{tool}`, which was not used.",
+    "required_failed": "this task needs `{tool}` to succeed; it was tried {count} times and failed each time, last with: "
+    "{result}.",
+    "no_json": "the answer has to be JSON in a given form, and it holds none that can be read.",
+    "schema": "the JSON of the answer does not have the form that is asked for: {error}.",
+    "artifacts_few": "the agent reports {count} artefacts where there must be at least {least}.",
+    "unresolved_many": "the agent reports {count} open items where there may be {most} at most.",
+    "validation_failures_many": "the agent reports {count} failed validations where there may be {most} at most.",
+    "evidence_few": "the answer cites {count} of the at least {least} sources that it needs.",
+    "evidence_unknown": "the answer names what no result of this run holds: {ids}. Only what was found may be cited.",
+    "open_waits": "a call is still waiting for its approval or its result: {tools}.",
+    "open_unanswered": "a call of the last message has no result yet: {tools}.",
+    "open_pending": "the newest result of `{tool}` says that it is not ready yet: {result}.",
+}
+"""What a check of a final answer found. Placeholders differ a sentence; each says what is wrong and where it shows."""
+VERIFIER_REFUSED = "the check that this run's owner has set up did not accept the answer, without saying why."
+VERIFIER_SILENT = "the check that this run's owner has set up could not be asked, and no answer counts without it."
+LEFT_OUT = "about {left} of {total} tokens were left out here: {where}. The rest is as it was. {ask}"
+LEFT_OUT_LINES = "lines {first} to {last} of {all}"
+LEFT_OUT_CHARACTERS = "characters {first} to {last} of {all}"
+LEFT_OUT_JSON = (
+    "about {left} of {total} tokens of the JSON above were left out where it has “…”: {where}. It is valid JSON and the "
+    "rest is as it was. {ask}"
+)
+LEFT_OUT_PLACE = {"items": "{left} of {total} in `{path}`", "characters": "{left} of {total} characters of `{path}`"}
+LEFT_OUT_MORE = "{count} other places"
+TOP_LEVEL = "the whole"
+NO_LONGER_JSON = " Cut like this it is no valid JSON any more."
+ASK_FOR_PART = "To see more of it, ask for that part: a range of lines, a narrower search, fewer fields, the next page."
+"""What a shortened result says of itself (`hygiene.truncate`)."""
+
+EMPTY = (
+    "`{tool}` worked and found nothing ({arguments}). That is its answer: asking the same again cannot change it. If what "
+    "was asked for came from the user, confirm it with them; otherwise look once under another name or in another place."
+)
+"""What an empty result means where no template says it (`hygiene.empty`). Placeholders: tool, arguments."""
+
+ERRORS: Mapping[str, str] = {
+    "arguments": "`{tool}` did not accept the call as it was written. This can be put right: compare the arguments with "
+    "the tool's schema (names, types, required ones, allowed values), change what does not fit and call it once more.",
+    "permissions": "`{tool}` was refused access. The same call will be refused again: use a place or an account that is "
+    "open to this run, or ask the user for the permission and say what it is needed for.",
     "not_found": "what `{tool}` was asked for is not there under this name. Look up first what exists (list, search), then "
     "call it with that name; if the name came from the user, ask whether it is right.",
     "no_tool": "there is no tool `{tool}`. The tools of this run: {tools}.",
