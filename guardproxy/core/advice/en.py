@@ -189,8 +189,8 @@ ERRORS: Mapping[str, str] = {
     "the tool's schema (names, types, required ones, allowed values), change what does not fit and call it once more.",
     "permissions": "`{tool}` was refused access. The same call will be refused again: use a place or an account that is "
     "open to this run, or ask the user for the permission and say what it is needed for.",
-    "not_found": "what `{tool}` was asked for is not there under this name. Look up first what exists (list, search), then "
-    "call it with that name; if the name came from the user, ask whether it is right.",
+    "not_found": "what `{tool}` was asked for is not there as it was named. Look first at what is there (list, search, "
+    "read), then call it with that; if the name came from the user, ask whether it is right.",
     "no_tool": "there is no tool `{tool}`. The tools of this run: {tools}.",
     "too_slow": "`{tool}` was stopped because it took too long. The same command will take as long again: run a smaller "
     "part, let it run in the background and look at its output later, or give it more time if the tool takes a limit.",

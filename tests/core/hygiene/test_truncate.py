@@ -163,6 +163,16 @@ def test_what_cannot_be_made_short_is_left_out(text: str, kept: str) -> None:
     assert ("JSON" in made) is bool(kept)
 
 
+def test_the_sign_takes_no_member_s_name() -> None:
+    made = cut(json.dumps({"…": 1, "……": 2, **{f"{number}": "ab" * 9 for number in range(100)}}))
+
+    assert made is not None
+    members = json.loads(strip_own(made), object_pairs_hook=list)
+    names = [name for name, _ in members]
+    assert names.count("…") == names.count("………") == 1
+    assert members[0] == ("…", 1)
+
+
 def test_numbers_order_and_spelling_of_json_are_kept() -> None:
     text = '{"b": 1.10, "a": 1e400, "b": 12345678901234567890, "t": "' + "y" * 3000 + '"}'
     made = cut(text)
