@@ -42,6 +42,18 @@ async def test_the_state_after_a_turn(store: Store, what: str) -> None:
     assert (await store.list_sessions(ORG))[0].state == expected[0]
 
 
+async def test_what_it_has_used(store: Store) -> None:
+    """All of it, of all its threads; what is held and what its present span used are not in it."""
+    for thread in ("main", "sub"):
+        agent = Agent(store, session="s", thread=thread)
+        await agent.turn()
+        await agent.turn()
+    await agent.begin()
+    found = await store.session_state(ORG, "s")
+    assert found
+    assert found.used == {"turns": 4, "cost_microusd": 280}
+
+
 async def test_a_sub_agent_that_was_cut_does_not_close_its_session(store: Store) -> None:
     await Agent(store, session="s", thread="main").turn()
     sub = Agent(store, session="s", thread="sub")
