@@ -47,7 +47,7 @@ async def test_what_it_has_used(store: Store) -> None:
     for thread in ("main", "sub"):
         agent = Agent(store, session="s", thread=thread)
         await agent.turn()
-        await agent.turn()
+        await agent.turn("text", user="and now?")
     await agent.begin()
     found = await store.session_state(ORG, "s")
     assert found
