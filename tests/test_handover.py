@@ -129,8 +129,11 @@ def test_another_secret(file: Path, run: Run, key: bytes, monkeypatch: pytest.Mo
     assert (code, err.count("\n")) == (1, 1)
     assert err.startswith("guardproxy: approval a1: its content cannot be opened: GUARDPROXY_SECRET is not the one")
     monkeypatch.delenv(secrets.VARIABLE)
-    code, _, err = run("approvals", "list")
-    assert (code, "other machines may share this store: set GUARDPROXY_SECRET" in err) == (2, True)
+    for words in (("approvals", "list"), ("approvals", "approve", "a1"), ("sessions", "checkpoint", "s")):
+        code, _, err = run(*words)
+        assert (code, "other machines may share this store: set GUARDPROXY_SECRET" in err) == (2, True)
+    assert run("sessions", "list")[0] == 0  # who reads no content needs no secret
+    assert run("approvals", "deny", "a1", "--by", "ann")[1].startswith("approval a1: ann denies delete_file")
 
 
 WRONG = {

@@ -232,7 +232,7 @@ def paragraphs(run: Run) -> list[str]:
         "threads": f"{len(known.threads)}: {', '.join(visible(one, 40) for one in known.threads[:5])}",
     }
     lines = [f"{name:<11}{text}" for name, text in facts.items()]
-    lines.append("history    " + ("" if run.history else "nobody changed anything"))
+    lines.append("history" if run.history else "history    nobody changed anything")
     for one in run.history:
         why = f": {visible(one.why)}" if one.why else ""
         lines.append(f"  {moment(one.at_ms)}  {visible(one.what)} by {visible(one.by) or 'nobody'}{why}")
