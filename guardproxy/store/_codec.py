@@ -162,7 +162,8 @@ def _view(reply: Any, value: Opening) -> View:
         found.append(answer[at : at + size])
         at += size
     sid, thread, closed_by, traceparent, counters, rare = found
-    short, counts, raised, *asked = _unpack(b"\x97" + rare) if rare else ((), {}, (), "", "", "", "")
+    short, counts, *asked = _unpack(rare) if rare else ((), {})
+    raised, paused, paused_why, approval, state = asked or ((), "", "", "", "")
     lines = _raised(value.lines, raised) if raised else value.lines
     spent = _integers(2 * len(lines)).unpack(counters) if counters else ()
     facts = _facts(_SIZED(0xDD, kept) + ring) if kept else []
@@ -197,10 +198,10 @@ def _view(reply: Any, value: Opening) -> View:
         since_ms=since_ms,
         status=STATUSES[status],
         missing=missing == 1,
-        paused=asked[0],
-        paused_why=asked[1],
-        approval=asked[2],
-        approval_state=asked[3],
+        paused=paused,
+        paused_why=paused_why,
+        approval=approval,
+        approval_state=state,
     )
 
 
