@@ -240,7 +240,7 @@ STATUSES = ("active", "need_human", "waiting")
 
 
 def session(state: bytes) -> dict[str, Any]:
-    """A session as the scripts keep it, but for its counters. Nothing for one that another version kept."""
+    """A session as the scripts keep it. `used`: its counters by name. Nothing for one that another version kept."""
     if state[:1] != bytes([FORM]):
         return {}
     numbers = unpack_from("<10d", state, 1)
@@ -249,7 +249,18 @@ def session(state: bytes) -> dict[str, Any]:
     for name in TEXTS:  # each with its length in front
         end = at + 4 + int.from_bytes(state[at : at + 4], "little")
         found[name], at = state[at + 4 : end].decode(), end
-    return found
+    more = []
+    for _ in ("notes", "layout", "counters"):
+        end = at + 4 + int.from_bytes(state[at : at + 4], "little")
+        more.append(state[at + 4 : end])
+        at = end
+    return found | {"used": _used(*more[1:])}
+
+
+def _used(layout: bytes, counters: bytes) -> dict[str, int]:
+    """What is used, of each counter: `s:<dimension>` of the session, `p:<dimension>` of its present span."""
+    names = _unpack(_SIZED(0xDD, len(counters) // 16) + layout)
+    return dict(zip(names, _integers(2 * len(names)).unpack(counters)[::2], strict=True))
 
 
 def _name(text: str) -> str:
