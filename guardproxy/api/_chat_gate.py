@@ -11,7 +11,7 @@ from guardproxy.api._calls import MAX_CALLS
 from guardproxy.api._gate import GAP, Gate, Joint, summed
 from guardproxy.api._gathered import Fields, Gathered
 from guardproxy.api._joined import Joined
-from guardproxy.api._kinds import Kind, base_in, ends, kind, newest_usage, payload_of, role_in
+from guardproxy.api._kinds import Kind, base_in, blocks_in, ends, kind, newest_usage, payload_of, role_in
 from guardproxy.api._sse import Decoder
 from guardproxy.api._watcher import Way
 
@@ -108,6 +108,7 @@ class GatedStream:
             text=GAP.join([part for part in (before.text, given.first.text) if part]),
             calls=before.calls + self._early + self._given,
             usage=summed(before.usage, newest_usage(self._events)),
+            blocks=before.blocks + blocks_in(self._passed),
             streamed=True,
         )
 
@@ -186,7 +187,9 @@ class GatedStream:
             if self._late and number >= self._early and (keep is None or place in keep)
         ]
         if self._joined is None:
-            self._joined = Joined(Joint(base_in(self._events), role_in(self._passed), "", self._early))
+            own = Joint(base_in(self._events), role_in(self._passed), "", self._early)
+            self._joined = Joined(own, own=True)
+            self._joined.next = gathered.free(self._early)
         joined, self._given = self._joined, len(kept)
         joined.stop = self._late > 0 and not kept and not joined.given
         late = gathered.chunks[-self._late :] if self._late else []
