@@ -6,6 +6,8 @@ come after them: finish reason, usage, [DONE]. Released as they are, they are th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from guardproxy.api._answer import Answer
 from guardproxy.api._calls import MAX_CALLS
 from guardproxy.api._gate import GAP, Gate, Joint, summed
@@ -21,8 +23,11 @@ class GatedStream:
 
     may_be_over = False  # nothing waits to be read
 
-    def __init__(self, way: Way, answer: Answer, gate: Gate | None, joint: Joint | None) -> None:
+    def __init__(
+        self, way: Way, edit: Callable[[bytes], bytes], answer: Answer, gate: Gate | None, joint: Joint | None
+    ) -> None:
         self._way = way
+        self._edit = edit  # the way of one whole event
         self._answer = answer
         self._gate = gate or Gate(lambda _: False)
         self._alone = gate is None  # nobody judges: what is held is given at the end
@@ -114,7 +119,7 @@ class GatedStream:
 
     def _take(self, event: bytes) -> bytes:
         self._events.append(event)
-        out = self._way.feed(event)
+        out = self._edit(event)
         if out is event:
             return self._pass(event)
         return self._pass_all(out) if out else b""
