@@ -52,7 +52,8 @@ class Joined:
         if isinstance(payload.get("choices"), list):
             payload["choices"] = kept
         self._count(payload)
-        return with_data(raw, dumps({**payload, **self._named}))
+        changed = {**payload, **self._named}
+        return raw if changed == peek(data) else with_data(raw, dumps(changed))
 
     def calls(self, calls: Sequence[Fields]) -> bytes:
         """These calls, in a request's form, as one event; empty without any."""
