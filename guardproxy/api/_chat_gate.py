@@ -6,12 +6,14 @@ come after them: finish reason, usage, [DONE]. Released as they are, they are th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from guardproxy.api._answer import Answer
 from guardproxy.api._calls import MAX_CALLS
 from guardproxy.api._gate import GAP, Gate, Joint, summed
 from guardproxy.api._gathered import Fields, Gathered
 from guardproxy.api._joined import Joined
-from guardproxy.api._kinds import Kind, base_in, ends, kind, newest_usage, payload_of, role_in
+from guardproxy.api._kinds import Kind, base_in, blocks_in, ends, kind, newest_usage, payload_of, role_in
 from guardproxy.api._sse import Decoder
 from guardproxy.api._watcher import Way
 
@@ -21,8 +23,11 @@ class GatedStream:
 
     may_be_over = False  # nothing waits to be read
 
-    def __init__(self, way: Way, answer: Answer, gate: Gate | None, joint: Joint | None) -> None:
+    def __init__(
+        self, way: Way, edit: Callable[[bytes], bytes], answer: Answer, gate: Gate | None, joint: Joint | None
+    ) -> None:
         self._way = way
+        self._edit = edit  # the way of one whole event
         self._answer = answer
         self._gate = gate or Gate(lambda _: False)
         self._alone = gate is None  # nobody judges: what is held is given at the end
@@ -108,12 +113,13 @@ class GatedStream:
             text=GAP.join([part for part in (before.text, given.first.text) if part]),
             calls=before.calls + self._early + self._given,
             usage=summed(before.usage, newest_usage(self._events)),
+            blocks=before.blocks + blocks_in(self._passed),
             streamed=True,
         )
 
     def _take(self, event: bytes) -> bytes:
         self._events.append(event)
-        out = self._way.feed(event)
+        out = self._edit(event)
         if out is event:
             return self._pass(event)
         return self._pass_all(out) if out else b""
@@ -186,7 +192,9 @@ class GatedStream:
             if self._late and number >= self._early and (keep is None or place in keep)
         ]
         if self._joined is None:
-            self._joined = Joined(Joint(base_in(self._events), role_in(self._passed), "", self._early))
+            own = Joint(base_in(self._events), role_in(self._passed), "", self._early)
+            self._joined = Joined(own, own=True)
+            self._joined.next = gathered.free(self._early)
         joined, self._given = self._joined, len(kept)
         joined.stop = self._late > 0 and not kept and not joined.given
         late = gathered.chunks[-self._late :] if self._late else []

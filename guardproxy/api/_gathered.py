@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from guardproxy.api._calls import Calls, inner_of
+from guardproxy.api._calls import Calls, index_of, inner_of
 from guardproxy.api._json import mend, peek, text_of
 from guardproxy.api._sse import data_of
 from guardproxy.core.model import Call
@@ -100,6 +100,12 @@ class Gathered:
             pairs = zip(self._calls.ordered(), self._calls.built(), strict=True)
             found = [_put(self._merged[number], call) for number, call in pairs if number in self._merged]
         return found or ([self._legacy] if self._legacy is not None else [])
+
+    def free(self, early: int) -> int:
+        """The index after those of the first `early` calls, as the provider numbered them; not all count from 0 on."""
+        entries = [entry for chunk in self.chunks for number, entry in chunk if 0 <= number < early]
+        indices = [index_of(entry.get("index")) for entry in entries]
+        return max([early, *[index + 1 for index in indices if index is not None]])
 
     @property
     def message(self) -> Fields:

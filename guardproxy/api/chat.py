@@ -17,7 +17,6 @@ from guardproxy.api import _messages
 from guardproxy.api._chat_halt import OFF, RULE, Options
 from guardproxy.api._chat_held import (
     calls_in_message,
-    closing_message,
     keep_calls,
     raw_messages,
     read_message,
@@ -52,7 +51,6 @@ __all__ = [
     "ask_of",
     "calls_in_message",
     "closing",
-    "closing_message",
     "comment",
     "conversation",
     "error",

@@ -260,7 +260,8 @@ class Guarded:
         take_over(turn, look, dropped=False)
         self._remember(look, ())
         turn.outcome.released(turn.surface.read_message(message))
-        body = turn.surface.closing_message(turn.ask, look.watcher.joint(), message)
+        created, joint = turn.started_ns // 10**9, look.watcher.joint()
+        _, body = turn.surface.replay_message(turn.ask, message, reply_id=turn.reply_id, created=created, joint=joint)
         return await self.outlet.finish(body)
 
     async def close(self, text: str, *, own: bool = True) -> web.StreamResponse:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from guardproxy.api import chat
+from guardproxy.core.model import Call
 from tests.api.cases import ask
 from tests.api.gates import Client, calling, gated, tc
 from tests.api.test_chat_gate import LEGACY
@@ -143,3 +144,19 @@ def test_custom_calls_of_a_client() -> None:
     call = {"id": "a", "type": "custom", "function": None, "custom": {"name": "sh", "input": "ls"}}
     asked = ask(messages=[{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [call]}])
     assert [(one.name, one.arguments, one.id) for one in asked.tail[-1].calls] == [("sh", "ls", "a")]
+
+
+def test_a_call_with_other_arguments_in_the_place_of_the_one_held() -> None:
+    before, watcher = gated(calling([tc(0, "a", "f", "{}")], text="one", prompt_tokens=1, completion_tokens=1))
+    message = json.loads(watcher.raw_message())
+    message["tool_calls"][0]["function"]["arguments"] = '{"x":1}'
+    raw, joint = json.dumps(message).encode(), watcher.joint()
+    _, body = chat.replay_message(ask(stream=True, **USAGE), raw, reply_id="x", created=9, joint=joint)
+    client = Client(before + body)
+    assert (client.text, client.roles, client.finishes, client.dones) == ("one", ["assistant"], ["tool_calls"], 1)
+    assert client.calls == [Call("f", '{"x":1}', "a")]
+    assert client.usages == [{"prompt_tokens": 1, "completion_tokens": 1}]
+    earlier = chat.Joint({"id": "r"}, text="zero\n\none", usage={"prompt_tokens": 2})
+    found = json.loads(chat.replay_message(ask(), raw, reply_id="x", created=9, joint=earlier)[1])
+    assert found["choices"][0]["message"] == {**message, "content": "zero\n\none"}
+    assert (found["id"], found["usage"]) == ("r", {"prompt_tokens": 2})
