@@ -81,4 +81,5 @@ def test_every_check_has_settings_with_a_mode() -> None:
         "repeat": "enforce",
         "arguments": "off",
         "approval": "enforce",
+        "human": "enforce",
     }
