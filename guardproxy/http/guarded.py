@@ -14,7 +14,6 @@ from aiohttp import web
 
 from guardproxy.api.chat import GAP, Gate
 from guardproxy.core.edit import DropCalls, Edit, ForbidTools, PutBack
-from guardproxy.core.model import Call
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import UpstreamError
 from guardproxy.http import approving, checking, deciding, relay
@@ -66,6 +65,7 @@ class Guarded:
 
     async def _ask(self) -> Answer | None:
         """One attempt; None where a further one fails: what was refused is not handed on for that."""
+        self.turn.outcome.reason = self.reason
         try:
             answer = await relay.post(self.turn, self._edits(), judged=True)
         except UpstreamError as error:
@@ -138,7 +138,13 @@ class Guarded:
     async def _read(self, answer: Answer) -> Look | web.StreamResponse:
         turn, done = self.turn, self.turn.outcome
         done.whole = True
-        data = await answer.read()
+        try:
+            data = await answer.read()
+        except UpstreamError as error:
+            if self.reason == "first":
+                raise
+            done.error_type = error.code
+            return await self.close(deciding.summary(turn))
         done.first_chunk()
         look = turn.look = Look(turn, answer, gate=self._gate(), joint=self._joint, drop=self._drop)
         self._passing = look.feed(data) + look.finish()
@@ -160,9 +166,7 @@ class Guarded:
             self._remember(look, ())
             return await self.outlet.finish(self._passing)
         seen = look.watcher.seen()
-        judge = turn.inspection.judge if turn.inspection is not None else _no_objection
-        found = judge(seen.calls, repairs=self._repairs, refusals=self._reasks)
-        deciding.note(turn, found, seen.calls)
+        found = deciding.judged(turn, seen.calls, repairs=self._repairs, refusals=self._reasks)
         acted = [one for one in found if one.mode == "enforce"]
         out = {one.position for one in acted if one.action != "pause"}
         keep = frozenset(range(seen.call_count)) - out
@@ -269,6 +273,7 @@ class Guarded:
         turn = self.turn
         joint = self._joint
         said = joint.text if joint is not None else ""
+        deciding.closed(turn)
         if own:
             turn.outcome.own(GAP.join(part for part in (said, text) if part))
         if self.rounds:
@@ -282,7 +287,3 @@ class Guarded:
 
 def _nothing(_tool: str) -> bool:
     return False
-
-
-def _no_objection(_calls: Sequence[Call], *, repairs: int, refusals: int) -> tuple[Objection, ...]:
-    return ()
