@@ -54,6 +54,7 @@ class LocalMemory:
 
     def begin(self, opening: Opening, now_ms: int) -> View:
         """Admit a turn or say what did not fit. Same answers as the script, as far as one process can know."""
+        grows = self._lineage.grows(opening, now_ms)
         thread = self._lineage.resolve(opening, now_ms)
         kind = _kind(thread, opening, now_ms)
         if thread.closed_by and not kind.rearm:
@@ -64,13 +65,14 @@ class LocalMemory:
         lines = tuple((_at(line, kind.span), _hold(line, retry=kind.retry)) for line in opening.lines)
         short, spent = _fit(thread.session, opening.lines, lines, now_ms, kind)
         about = {"retry": kind.retry, "new_session": kind.first, "spent": spent, "main": kind.main}
-        about |= {"missing": kind.forgot and self._lineage.had(thread, opening), "status": thread.status}
+        forgot = self._lineage.had(thread, opening) if kind.forgot else not thread.turn and grows
+        about |= {"missing": forgot, "status": thread.status}
         if short:
             turn = thread.turn if kind.retry else thread.session.turn + 1
             about |= {"turn": turn, "span": kind.span, "span_started_ms": kind.span_started}
             return self._view(thread, now_ms, admitted=False, short=short, **about)
         if not kind.retry:
-            self._lineage.moved_on(opening, thread)
+            self._lineage.moved_on(opening, thread, now_ms)
             _append(thread, opening, kind)
         thread.at, thread.state = now_ms, "open"
         thread.status = thread.status if kind.same else "active"
@@ -222,6 +224,7 @@ def _append(thread: Thread, opening: Opening, kind: _Kind) -> None:
     thread.turn, thread.conversation, thread.count = session.turn, fact.conversation, fact.count
     if fact.user:
         session.users.add(fact.user)
+        thread.user = fact.user
 
 
 def _conclude(thread: Thread, closing: Closing, now_ms: int) -> None:

@@ -347,6 +347,7 @@ MOVES = st.sampled_from(
         "fail",
         "left",
         "forget",
+        "drop",
         "cut",
         "speak",
         "anew",
@@ -361,7 +362,7 @@ LIMITS = (
 )
 COMPARED = (
     "turn retry admitted short spent closed closed_by answers rearmed equal steps episodes ledger counts span "
-    "new_session counted main"
+    "new_session counted main status missing"
 ).split()
 
 
@@ -409,7 +410,7 @@ async def side_by_side(store: Store, agent: Agent, moves: list[tuple[str, int]])
             continue
         if move in ("anew", "examples"):  # another thread of a declared session, another run of a derived one
             agent.messages = []
-        agent.messages += ([message] if message and move != "forget" else []) + after
+        agent.messages += ([message] if message and move not in ("forget", "drop") else []) + after
 
 
 def answer(agent: Agent, move: str, number: int) -> tuple[Json | None, list[Json]]:
@@ -417,8 +418,13 @@ def answer(agent: Agent, move: str, number: int) -> tuple[Json | None, list[Json
     match move:
         case "nil" | "fail" | "left":
             return None, []
-        case "say" | "say again" | "harness" | "mute":
-            words = {"say": f"More {number}.", "say again": "Go on.", "harness": "Observation: none"}.get(move)
+        case "say" | "drop" | "say again" | "harness" | "mute":
+            words = {
+                "say": f"More {number}.",
+                "drop": f"And {number}.",
+                "say again": "Go on.",
+                "harness": "Observation: none",
+            }.get(move)
             return said("Done."), [user(words)] if words else []
         case "speak" | "anew":
             return None, [user(f"Speak {number}, {agent.task}")]
