@@ -6,6 +6,7 @@ rules are those of `store/begin.lua`; a test plays the same conversations throug
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from guardproxy.core.lineage import FAILED, LATEST_MS, Lineage, Session, Thread
@@ -15,6 +16,9 @@ from guardproxy.core.view import Closing, Opening, Spent, View
 REARMS = 3
 """How often new words of the user open a closed thread again."""
 
+
+ONCE = ("turns", "tool_calls")
+"""What another attempt of a turn does not hold again."""
 
 At = tuple[str, str]
 """Where a budget line counts: its scope (a request span with its number) and its dimension."""
@@ -86,6 +90,31 @@ class LocalMemory:
             thread.session.counts.clear()
             _forget(thread.session)
         return view
+
+    def extend(self, token: str, lines: Sequence[Line], now_ms: int) -> bool:
+        """Hold for one more attempt under a token: all lines or none, but not the turn and its calls again."""
+        hold = self._holds.get(token)
+        if hold is None:
+            return False
+        session = hold.thread.session
+        more = dict.fromkeys((at for at, _ in hold.lines), 0)
+        places = {(at[0].partition(" ")[0], at[1]): at for at in more}
+        for line in lines:
+            at = places.get((line.scope, line.dimension))
+            if at is None:
+                continue
+            amount = 0 if line.clock or line.dimension in ONCE else line.hold
+            standing = session.used.get(at, 0) + session.held.get(at, 0)
+            if line.clock:
+                standing = now_ms - (session.span_started if line.scope == "span" else session.started)
+            if 0 <= line.limit < standing + amount:
+                return False
+            more[at] = amount
+        for at, amount in more.items():
+            session.held[at] = session.held.get(at, 0) + amount
+        held = tuple([(at, amount + more[at]) for at, amount in hold.lines])
+        self._holds[token] = replace(hold, lines=held)
+        return True
 
     def settle(self, closing: Closing, now_ms: int) -> None:
         """Release the hold and keep what the answer was. Without a hold: nothing."""
