@@ -2,8 +2,8 @@
 --
 -- Follows state.lua and resolve.lua in the same script and uses their locals: run (nil: a new thread), number, restart.
 -- The answer: see `answer_now` (what is rare in it is one list, `more`: the lines that are short, counters, limits that
--- people raised, who paused it and why, the approval waited for and its state), then the ring, how many facts are in it, how many of them are to be left out, and,
--- where there are any, episodes and ledger (flat pairs).
+-- people raised, who paused it and why, the approval waited for and its state), then the ring, how many facts are in it,
+-- how many of them are to be left out, and, where there are any, episodes and ledger (flat pairs).
 local RING, SLACK, ASKED, REARMS = 64, 32, 16, 3
 
 local sid, name = session, nil
@@ -16,7 +16,8 @@ local read = run and call('MGET', mark, P .. 't:' .. run, P .. 'r:' .. run) or c
 local s = read_session(read[1])
 local new_session, unresolved = not s, not run
 s = s or { born = now, at = now, seen = now, idle = 0, turn = 0, span = 0, span_at = now, threads = 0, answers = 0,
-  tooled = false, closed = '', main = '', latest = '', traceparent = traceparent, notes = '', layout = '', counters = '' }
+  tooled = false, closed = '', main = '', latest = '', traceparent = traceparent, notes = '', layout = '',
+  counters = '' }
 if unresolved then
   name = sub(head, 1, 12) .. '-' .. (s.threads + 1)
   run = sid .. SEP .. name
@@ -143,6 +144,8 @@ if not (aside or same) then
   -- given. Under a head that this thread did not have before, it is a compaction.
   if looking and not took and news == 0 and t.state == 'answered' and count > t.count and user ~= '' and not seen
     and call('HGET', P .. 'd:' .. sid, 'head:' .. head) == name then
+    missing = 1
+  elseif grown and (rounds == 0 or history[1][2] < grown) then
     missing = 1
   end
 end
