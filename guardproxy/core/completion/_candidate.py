@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import field
 
+from guardproxy.core.completion._claims import asks_back
 from guardproxy.core.fingerprint import Fingerprinter, strip_own
 from guardproxy.core.harness import is_harness
 from guardproxy.core.model import Ask, Call, Flag, Kind, Message, Step, value
@@ -88,14 +90,35 @@ class Candidate:
         return tuple([act for act in self.acts if not spoken or act.round > spoken[-1]])
 
     @property
+    def asks_back(self) -> bool:
+        """Whether it only asks the user something, and is no end of the task."""
+        return not self.calls and asks_back(self.text)
+
+    @property
     def said(self) -> str:
         """The answer's words: the text, and what a final tool's call hands over."""
-        return "\n".join([self.text, *[call.arguments for call in self.calls]]).strip()
+        return "\n".join([self.text, *[word for call in self.calls for word in _words(call.arguments)]]).strip()
 
 
 def _act(printer: Fingerprinter, turn: Round, call: Call, result: Message | None) -> Act:
     step = printer.step(call, result, first=False, at_ms=0)
     return Act(call, result, step.flags, turn.index)
+
+
+def _words(arguments: str) -> list[str]:
+    """The texts and numbers in a call's arguments; what is no JSON is one text."""
+    try:
+        waiting: list[object] = [json.loads(arguments)]
+    except (ValueError, RecursionError):
+        return [arguments]
+    found: list[str] = []
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            waiting += reversed(value if isinstance(value, list) else [*value.values()])
+        elif value is not None:
+            found.append(str(value))
+    return found
 
 
 def mode_of(settings: object) -> str:

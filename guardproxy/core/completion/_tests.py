@@ -34,8 +34,9 @@ _QUIET = frozenset(
     "in clear history wait exit submit".split()
 )
 _PASSED = re.compile(
-    r"(?im)^[=\s]*\d+ passed(?:, \d+ (?:skipped|warnings?|deselected|xfailed|xpassed))*(?: in\b|[=\s]*$)|^OK(?: \(|$)|"
-    r"\btest result: ok\b|\bBUILD SUCCESS|^ok\s+\S+|^Tests:\s+(?:\d+ (?:skipped|todo), )?\d+ passed, \d+ total"
+    r"(?im)^[= \t]*\d+ passed(?:, \d+ (?:skipped|warnings?|deselected|xfailed|xpassed))*(?: in\b|[= \t]*$)|"
+    r"^OK(?: \(|$)|\btest result: ok\b|\bBUILD SUCCESS|"
+    r"^ok\s+\S+|^Tests:\s+(?:\d+ (?:skipped|todo), )?\d+ passed, \d+ total"
 )
 _FAILS = re.compile(r"(?i)\b[1-9]\d* (?:failed|failures?|errors?|failing)\b|\bFAILED\b|^FAIL\b|\bfailures?[:=] ?[1-9]")
 
