@@ -5,13 +5,16 @@ Sections made of Settings that stand beside the code that uses them are put toge
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from guardproxy import _kinds as kinds
 from guardproxy._kinds import Amount, Count, HttpUrl, Number, Port, Seconds, Text
 from guardproxy.core.pricing import Rates
+
+SECRET = 16
+"""Characters of the shortest secret that signs a message."""
 
 DEFAULT_UPSTREAM = "https://api.openai.com/v1"
 """Where requests go when neither the file nor `OPENAI_BASE_URL` says."""
@@ -101,6 +104,44 @@ class Limits(Section):
 
     span: SpanLimits = SpanLimits()
     session: SessionLimits = SessionLimits()
+
+
+class Webhook(Section):
+    """A server of yours that is told of events: approvals asked and decided, runs paused and cut. `secret` signs.
+
+    Without a `url` nobody is told.
+    """
+
+    url: kinds.OptionalHttpUrl = Field(default=None, repr=False)
+    secret: Text = Field(default="", repr=False, min_length=0)
+    timeout_seconds: Seconds = 5.0
+
+    @model_validator(mode="after")
+    def _signed(self) -> Webhook:
+        return _signs(self)
+
+
+class Verifier(Section):
+    """A server of yours that is asked whether a final answer passes. `fail`: what counts when it gives no verdict."""
+
+    url: kinds.OptionalHttpUrl = Field(default=None, repr=False)
+    secret: Text = Field(default="", repr=False, min_length=0)
+    timeout_seconds: Annotated[Seconds, Field(le=60)] = 10.0
+    fail: Literal["open", "closed"] = "open"
+    mode: Literal["observe", "enforce"] = "enforce"
+
+    @model_validator(mode="after")
+    def _signed(self) -> Verifier:
+        return _signs(self)
+
+
+Signing = TypeVar("Signing", Webhook, Verifier)
+
+
+def _signs(section: Signing) -> Signing:
+    if section.url and len(section.secret) < SECRET:
+        raise ValueError(f"secret: must have at least {SECRET} characters: it signs what the server gets")
+    return section
 
 
 class Price(Section):

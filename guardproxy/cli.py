@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from guardproxy import __version__
+from guardproxy import __version__, handover
 from guardproxy.errors import ConfigError, GuardError
 
 OK, FAILED, WRONG = 0, 1, 2
@@ -56,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument("--preset", choices=PRESETS, default="balanced", help="of this preset (policy.preset)")
     _add_false_alarm(_command(commands, "false-alarm", _false_alarm, "say that a run was stopped wrongly: it goes on"))
     _add_false_alarms(_command(commands, "false-alarms", _false_alarms, "list what was called a false alarm, by whom"))
+    handover.add(commands, lambda given: _loader(given)()[0], _add_config)
     panic = _command(commands, "panic", _panic, "switch every intervention off (or on again) in a running proxy")
     panic.add_argument("state", choices=("on", "off", "show"), help="on: nothing intervenes any more")
     panic.add_argument("--admin", default="http://127.0.0.1:8788", metavar="URL", help="the proxy's admin listener")
@@ -189,21 +190,21 @@ def _trace(given: argparse.Namespace) -> int:
 
 
 def _false_alarm(given: argparse.Namespace) -> int:
-    from guardproxy.http import false_alarm as alarms  # noqa: PLC0415 - heavy
+    from guardproxy.http import false_alarm as alarms, terminal  # noqa: PLC0415 - heavy
 
     loaded, _ = _loader(given)()
-    by = given.by or alarms.me()
+    by = given.by or terminal.me()
     said = alarms.Said(given.session, by, given.rule, given.tool, given.scope, given.span, given.note)
     print(alarms.told(alarms.add(loaded, said)))
     return OK
 
 
 def _false_alarms(given: argparse.Namespace) -> int:
-    from guardproxy.http import false_alarm as alarms  # noqa: PLC0415 - heavy
+    from guardproxy.http import false_alarm as alarms, terminal  # noqa: PLC0415 - heavy
 
     loaded, _ = _loader(given)()
     if given.revoke:
-        label = alarms.revoke(loaded, given.revoke, given.by or alarms.me())
+        label = alarms.revoke(loaded, given.revoke, given.by or terminal.me())
         print(f"label {label.id} is taken back: {label.rule} acts again in what it exempted")
         return OK
     labels = alarms.every(loaded)

@@ -25,6 +25,8 @@ from guardproxy._settings import (
     StoreSection,
     TelemetrySection,
     Upstream,
+    Verifier,
+    Webhook,
 )
 from guardproxy.api.chat import Options
 from guardproxy.core import completion, detectors, hygiene, presets, proposals
@@ -74,6 +76,7 @@ class PolicySection(Section):
     final: FinalSection = Field(default_factory=FinalSection)  # type: ignore[valid-type]
     approvals: ApprovalsSection = Field(default_factory=ApprovalsSection)  # type: ignore[valid-type]
     checkpoints: CheckpointsSection = Field(default_factory=CheckpointsSection)  # type: ignore[valid-type]
+    verifier: Verifier = Verifier()
     on_cut: Literal["cut", "pause"] = "cut"
     on_budget: Literal["deny", "pause"] = "deny"
 
@@ -96,6 +99,7 @@ class Config(Section):
     policy: PolicySection = Field(default_factory=PolicySection)
     prices: Prices = Prices()
     overload: Overload = Overload()
+    webhook: Webhook = Webhook()
     telemetry: TelemetrySection = TelemetrySection()
     tools: Tools = Field(default_factory=Tools)  # type: ignore[valid-type]  # a model made at import
     chat: Chat = Field(default_factory=Chat)  # type: ignore[valid-type]  # a model made at import

@@ -18,6 +18,7 @@ from guardproxy.errors import BadAsk, ConfigError
 if TYPE_CHECKING:
     from guardproxy.config import Config
     from guardproxy.http.approvals import Desk
+    from guardproxy.http.sealed import Sealer
     from guardproxy.http.sessions import Checkpoint, Runs
 
 T = TypeVar("T")
@@ -31,12 +32,14 @@ EXTEND = {
 }
 """Options of `sessions extend`, and the limits that each raises."""
 
-OPTIONS = {"arguments": "--args", "text": "TEXT"} | {limit: f"--{o}" for o, some in EXTEND.items() for limit in some}
+OPTIONS = {"arguments": "--args", "text": "TEXT"} | {
+    limit: f"--{option.replace('_', '-')}" for option, limits in EXTEND.items() for limit in limits
+}
 """How a value is named on the command line, where it is not `--<name>`."""
 
 STEERING = {
     "pause": "hold a run: its requests are answered with who holds it and why",
-    "resume": "let a paused or cut run go on; its limits stay",
+    "resume": "let a run go on that was paused or ended as a loop; its limits stay",
     "cut": "end a run, the calls under way too",
     "reset": "begin a run anew: open, with a new request span; what it has used stays counted",
 }
@@ -89,7 +92,7 @@ def _add_sessions(group: Any, command: Callable[..., Any]) -> None:
     extend = _signed(command(group, "extend", _extend, "raise a run's limits; it goes on at the same turn", "SESSION"))
     for name, kind in (("turns", int), ("tool-calls", int), ("seconds", float), ("tokens", int), ("cost", float)):
         unit = {"cost": "DOLLARS", "seconds": "SECONDS"}.get(name, "N")
-        extend.add_argument(f"--{name}", type=kind, metavar=unit, help=f"this many {name.replace('-', ' ')} more")
+        extend.add_argument(f"--{name}", type=kind, metavar=unit, help=f"by how much: {name.replace('-', ' ')}")
     kept = command(group, "checkpoint", _checkpoint, "print the messages of a run's last request as JSON", "SESSION")
     kept.add_argument("--take", type=int, metavar="GENERATION", help="go on from it: a second one to do so is refused")
     kept.add_argument("--out", type=Path, metavar="FILE.json", help="write them there, readable by you alone")
@@ -107,32 +110,36 @@ def _done(run: Callable[[Config, argparse.Namespace], None], config: Config, giv
         run(config, given)
     except BadAsk as error:  # what was typed is wrong, as with every option
         name = error.param or ""
-        raise ConfigError(f"{OPTIONS.get(name, f'--{name}'.replace('_', '-'))}: {error.message}") from error
+        raise ConfigError(f"{OPTIONS.get(name, f'--{name}')}: {error.message}") from error
     return 0
 
 
-def _with_desk(config: Config, work: Callable[[Desk], Awaitable[T]]) -> T:
+def _with_desk(config: Config, work: Callable[[Desk], Awaitable[T]], *, reads: bool = True) -> T:
+    """Do `work`. `reads`: it needs the content, and so the secret."""
     from guardproxy.http import reach  # noqa: PLC0415 - heavy, as all below
     from guardproxy.http.app import Proxy  # noqa: PLC0415
     from guardproxy.http.approvals import Desk  # noqa: PLC0415
 
-    sealer = _sealer(config)
+    sealer = _sealer(config, reads=reads)
     return reach.ask(config, lambda store: work(Desk(store, sealer, Proxy.org)))
 
 
-def _with_runs(config: Config, work: Callable[[Runs], Awaitable[T]]) -> T:
+def _with_runs(config: Config, work: Callable[[Runs], Awaitable[T]], *, reads: bool = False) -> T:
     from guardproxy.http import reach  # noqa: PLC0415
     from guardproxy.http.app import Proxy  # noqa: PLC0415
     from guardproxy.http.sessions import Runs  # noqa: PLC0415
 
-    sealer = _sealer(config)
+    sealer = _sealer(config, reads=reads)
     return reach.ask(config, lambda store: work(Runs(store, sealer, Proxy.org)))
 
 
-def _sealer(config: Config) -> Any:
+def _sealer(config: Config, *, reads: bool) -> Sealer:
+    """What opens the content; for who does not read any, one that opens nothing: then no secret is asked for."""
     from guardproxy import secrets  # noqa: PLC0415
     from guardproxy.http.sealed import Sealer  # noqa: PLC0415
 
+    if not reads:
+        return Sealer(os.urandom(32))
     found = secrets.find(os.environ, config.data_dir, shared_store=bool(config.store.url))
     return Sealer(secrets.derive(found).ledger)
 
@@ -168,7 +175,7 @@ def _approve(config: Config, given: argparse.Namespace) -> None:
 
 def _deny(config: Config, given: argparse.Namespace) -> None:
     by = _by(given)
-    one = _with_desk(config, lambda desk: desk.deny(given.subject, by, given.why)).approval
+    one = _with_desk(config, lambda desk: desk.deny(given.subject, by, given.why), reads=False).approval
     print(f"approval {one.id}: {one.by} denies {one.tool}; the model is told so")
 
 
@@ -181,12 +188,11 @@ def _answer(config: Config, given: argparse.Namespace) -> None:
 def _list_sessions(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import sessions, terminal  # noqa: PLC0415
 
-    state = sessions.wanted_state(given.state)
     if given.limit < 1:
         raise BadAsk("must be a number above 0", param="limit")
-    runs = _with_runs(config, lambda runs: runs.listed(given.limit))
-    rows = (sessions.row(run) for run in runs if not state or run.known.state == state)
-    terminal.show(sessions.HEADS, rows, f"no run of the last day{f' is {state}' if state else ''}")
+    found = _with_runs(config, lambda runs: runs.listed(given.state, given.limit))
+    none = f"no run of the last day{f' is {given.state}' if given.state else ''}"
+    terminal.show(sessions.HEADS, (sessions.row(run) for run in found), none)
 
 
 def _show_session(config: Config, given: argparse.Namespace) -> None:
@@ -230,7 +236,7 @@ def _checkpoint(config: Config, given: argparse.Namespace) -> None:
         return kept if given.take is None else await runs.take(given.subject, given.take, by)
 
     try:
-        kept = _with_runs(config, work)
+        kept = _with_runs(config, work, reads=True)
         if draft:
             draft.replace(given.out)
             print(f"generation {kept.generation} of session {visible(kept.session)} is in {given.out}")

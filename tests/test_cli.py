@@ -52,6 +52,8 @@ WRONG = {
     "a false alarm of nothing": (("false-alarm",), "required: SESSION"),
     "a time that looks like an option": (("false-alarm", "s", "--for", "-3d"), "--for: expected one argument"),
     "export and revoke": (("false-alarms", "--export", "f", "--revoke", "l"), "not allowed with argument"),
+    "approvals of what": (("approvals",), "required: COMMAND"),
+    "sessions of what": (("sessions",), "required: COMMAND"),
     "panic elsewhere": (("panic", "on", "--admin", "ftp://x"), "must be a URL such as"),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from guardproxy.api._calls import MAX_CALLS, Calls
 from guardproxy.api._json import mend
@@ -45,6 +45,12 @@ class Choice:
     def built(self) -> tuple[Call, ...]:
         """Its calls, repaired."""
         return self.whole_calls or self.calls.built()
+
+    def names(self) -> Iterator[tuple[str, bool]]:
+        """The name of each call, and whether it is all of it."""
+        if self.whole_calls:
+            return iter([(call.name, True) for call in self.whole_calls])
+        return self.calls.names()
 
     @property
     def call_count(self) -> int:

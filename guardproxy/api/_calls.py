@@ -52,9 +52,14 @@ class _Partial:
         text = self.arguments().strip()
         return text.endswith(("}", "]")) and peek(text) is not None
 
+    def piece(self, call_id: str, name: str, arguments: str) -> bool:
+        """Whether a name goes on with the one we have: the call is known, and nothing but its name has come yet."""
+        begun = bool(self.name) and name != self.name and bool(self.id) and self.index is not None
+        return begun and call_id in ("", self.id) and not arguments and not self.size
+
     def take(self, call_id: str, name: str, arguments: str, chunk: int) -> None:
         self.id = self.id or call_id
-        self.name = self.name or name
+        self.name = self.name + name if name and self.piece(call_id, name, arguments) else self.name or name
         self.chunk = chunk
         if arguments and self.size < MAX_ARGUMENTS:
             self.parts.append(arguments)
@@ -90,7 +95,7 @@ class Calls:
     def go_on(self, index: object, arguments: str) -> int:
         """Adds a fragment that has neither id nor name; the same as `take` of one such entry, cheaper."""
         self._chunk += 1
-        number = _index(index)
+        number = index_of(index)
         latest = self._surplus or (self._partials[-1] if self._partials else self._new(number))
         if number is not None and latest.index != number:
             latest = self._target(number, "", "", arguments)
@@ -142,7 +147,7 @@ class Calls:
         function = inner_of(entry)
         call_id, name = _text(entry.get("id")), _text(function.get("name"))
         arguments = text_of(function.get("arguments", function.get("input")))
-        target = self._newest = self._target(_index(entry.get("index")), call_id, name, arguments)
+        target = self._newest = self._target(index_of(entry.get("index")), call_id, name, arguments)
         target.take(call_id, name, arguments, self._chunk)
         if call_id and target is not self._surplus:
             self._note(target)
@@ -205,7 +210,7 @@ class Calls:
         if current.chunk == self._chunk and (begins or not arguments):
             return True  # two entries of one delta are two calls
         if name != current.name:
-            return True
+            return not current.piece(call_id, name, arguments)
         return begins and current.whole()
 
     def _new(self, index: int | None) -> _Partial:
@@ -228,7 +233,8 @@ def inner_of(entry: Mapping[str, object]) -> Mapping[str, object]:
     return inner if isinstance(inner, dict) else entry
 
 
-def _index(value: object) -> int | None:
+def index_of(value: object) -> int | None:
+    """The index of an entry; a numeral counts, anything else is none."""
     if isinstance(value, str) and value.isdecimal() and len(value) < 6:
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -6,19 +6,16 @@ come after them: finish reason, usage, [DONE]. Released as they are, they are th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from guardproxy.api._answer import Answer
 from guardproxy.api._calls import MAX_CALLS
-from guardproxy.api._gate import GAP, META, Gate, Joint, summed
-from guardproxy.api._gathered import CALLS, Fields, Gathered, choices, has_calls, said
+from guardproxy.api._gate import GAP, Gate, Joint, summed
+from guardproxy.api._gathered import Fields, Gathered
 from guardproxy.api._joined import Joined
-from guardproxy.api._json import peek
-from guardproxy.api._sse import Decoder, data_of
-from guardproxy.api._usage import usage_of
+from guardproxy.api._kinds import Kind, base_in, blocks_in, ends, kind, newest_usage, payload_of, role_in
+from guardproxy.api._sse import Decoder
 from guardproxy.api._watcher import Way
-
-_SILENT = frozenset(("role", *CALLS))
-_VISIBLE = frozenset(("content", "refusal"))
-_FREE, _TEXT, _CALL, _END = range(4)  # thoughts and comments; visible text; calls; what comes after them
 
 
 class GatedStream:
@@ -26,8 +23,11 @@ class GatedStream:
 
     may_be_over = False  # nothing waits to be read
 
-    def __init__(self, way: Way, answer: Answer, gate: Gate | None, joint: Joint | None) -> None:
+    def __init__(
+        self, way: Way, edit: Callable[[bytes], bytes], answer: Answer, gate: Gate | None, joint: Joint | None
+    ) -> None:
         self._way = way
+        self._edit = edit  # the way of one whole event
         self._answer = answer
         self._gate = gate or Gate(lambda _: False)
         self._alone = gate is None  # nobody judges: what is held is given at the end
@@ -37,13 +37,14 @@ class GatedStream:
         self._events: list[bytes] = []  # as the provider sent them
         self._passed: list[bytes] = []
         self._held: list[bytes] = []
-        self._early = 0  # events with calls that passed
+        self._early = 0  # calls that passed
+        self._late = 0  # events with calls that are held
         self._wanted: dict[str, bool] = {}
         self._shut = False  # a call that is wanted was seen
         self._final = self._gate.text  # what comes may be a final answer, which is held
         self._open = False  # it was judged
         self._over = False  # the stream has ended
-        self._given = 0  # calls given at the release
+        self._given = 0  # calls given since
         self._changed = False
 
     @property
@@ -81,10 +82,13 @@ class GatedStream:
         """Nothing waits."""
 
     def release(self, keep: frozenset[int] | None = None) -> bytes:
-        """What is held; with `keep` only the calls at these positions, and what passed before."""
+        """What is held, once; with `keep` only the calls at these positions, and what passed before."""
+        if self._open:
+            return b""
         held, self._held = self._held, []
         self._open = True
         if self._joined is None and (keep is None or not self._lacks(keep)):
+            self._given = self._count() - self._early
             return b"".join([self._give(event) for event in held])
         self._changed = True
         return self._release(held, keep)
@@ -102,19 +106,20 @@ class GatedStream:
         before = self._joint or Joint()
         given = Answer()
         for event in self._passed:
-            given.take(peek(data_of(event) or b"0"))
-        text = given.first.text
+            given.take(payload_of(event))
         return Joint(
-            base=before.base or self._base(),
-            role=before.role or (self._joined.role if self._joined else self._role()),
-            text=GAP.join([part for part in (before.text, text) if part]),
-            calls=before.calls + len(self._early_calls()) + self._given,
-            usage=summed(before.usage, self._usage()),
+            base=before.base or base_in(self._events),
+            role=before.role or (self._joined.role if self._joined else role_in(self._passed)),
+            text=GAP.join([part for part in (before.text, given.first.text) if part]),
+            calls=before.calls + self._early + self._given,
+            usage=summed(before.usage, newest_usage(self._events)),
+            blocks=before.blocks + blocks_in(self._passed),
+            streamed=True,
         )
 
     def _take(self, event: bytes) -> bytes:
         self._events.append(event)
-        out = self._way.feed(event)
+        out = self._edit(event)
         if out is event:
             return self._pass(event)
         return self._pass_all(out) if out else b""
@@ -125,22 +130,16 @@ class GatedStream:
         return b"".join([self._pass(event) for event in events if event])
 
     def _pass(self, event: bytes) -> bytes:
-        if self._open:
+        if self._open or (not self._held and not self._final and self._count() == self._early):
             return self._give(event)
-        if not self._held and not self._final and b"_call" not in event:
-            return self._give(event)
-        kind = _kind(event)
-        if kind == _CALL and self._gate.calls:
+        what = kind(event)
+        if what is Kind.CALL:
             return self._call(event)
-        before = b""
-        if kind == _CALL:
-            self._final = False
-            before = self._flush()
-        elif kind == _END and self._held and not self._shut and not self._final and self._named():
-            before = self._flush()
-        keeps = self._final if kind == _TEXT else kind == _END and (self._final or bool(self._held))
+        if what is Kind.END and self._held and not self._shut and not self._final and self._named():
+            return self._flush() + self._give(event)
+        keeps = self._final if what is Kind.TEXT else what is Kind.END and (self._final or bool(self._held))
         if not keeps:
-            return before + self._give(event, calls=kind == _CALL)
+            return self._give(event)
         self._held.append(event)
         return self.release() if self._alone and self._answer.done else b""
 
@@ -150,54 +149,59 @@ class GatedStream:
         if self._final:
             self._final = False
             before = self._flush()
-        self._shut = self._shut or self._joined is not None or self._wants()
-        if self._shut or self._unsure():
-            self._held.append(event)
-            return before
-        return before + self._flush() + self._give(event, calls=True)
+        if self._gate.calls or self._joined is not None:
+            self._shut = self._shut or self._joined is not None or self._wants()
+            if self._shut or not all(whole for _, whole in self._answer.first.names()):
+                self._held.append(event)
+                self._late += 1
+                return before
+        return before + self._flush() + self._give(event)
 
     def _wants(self) -> bool:
         """Whether one of the calls so far is to be judged."""
-        calls = self._answer.first.calls
-        for name, _ in calls.names():
+        names = [name for name, _ in self._answer.first.names()]
+        for name in names:
             if name not in self._wanted:
                 self._wanted[name] = bool(name) and self._gate.wants(name)
-        return any(self._wanted[name] for name, _ in calls.names()) or calls.count > MAX_CALLS
-
-    def _unsure(self) -> bool:
-        """Whether a name is not known yet, or not all of it."""
-        return not all(whole for _, whole in self._answer.first.calls.names())
+        return any(self._wanted[name] for name in names) or self._count() > MAX_CALLS
 
     def _named(self) -> bool:
         """Whether every call has a name."""
-        return all(name for name, _ in self._answer.first.calls.names())
+        return all(name for name, _ in self._answer.first.names())
+
+    def _count(self) -> int:
+        return self._answer.first.call_count
 
     def _flush(self) -> bytes:
+        """What is held after all is not wanted."""
         held, self._held = self._held, []
-        return b"".join([self._give(event, calls=b"_call" in event and _kind(event) == _CALL) for event in held])
+        self._late, self._early = 0, self._count()
+        return b"".join([self._give(event) for event in held])
 
-    def _give(self, event: bytes, *, calls: bool = False) -> bytes:
+    def _give(self, event: bytes) -> bytes:
         self._passed.append(event)
-        self._early += calls
         return event if self._joined is None else self._joined.give(event)
 
     def _release(self, held: list[bytes], keep: frozenset[int] | None) -> bytes:
         """The held events without their calls; those that are kept stand before what must come after them."""
-        gathered, early = self._gathered(), self._early_calls()
+        gathered = self._gathered()
         numbers = zip(gathered.order, gathered.calls, strict=False)
         kept = [
             call
             for place, (number, call) in enumerate(numbers)
-            if number not in early and (keep is None or place in keep)
+            if self._late and number >= self._early and (keep is None or place in keep)
         ]
         if self._joined is None:
-            self._joined = Joined(Joint(self._base(), self._role(), "", len(early)))
+            own = Joint(base_in(self._events), role_in(self._passed), "", self._early)
+            self._joined = Joined(own, own=True)
+            self._joined.next = gathered.free(self._early)
         joined, self._given = self._joined, len(kept)
-        joined.stop = bool(gathered.calls) and not kept and not joined.given
-        rest = [[entry for number, entry in chunk if number in early] for chunk in gathered.chunks[self._early :]]
+        joined.stop = self._late > 0 and not kept and not joined.given
+        late = gathered.chunks[-self._late :] if self._late else []
+        rest = [[entry for number, entry in chunk if number < self._early] for chunk in late]
         out = [joined.made({"tool_calls": entries}) for entries in rest if entries]
         for event in held:
-            if kept and _kind(event) == _END:
+            if kept and ends(event):
                 out.append(joined.calls(kept))
                 kept = []
             out.append(self._give(event))
@@ -212,65 +216,7 @@ class GatedStream:
 
     def _lacks(self, keep: frozenset[int]) -> bool:
         """Whether a call that is held is not to be kept."""
-        early = self._early_calls()
-        return any(place not in keep and number not in early for place, number in enumerate(self._gathered().order))
+        return any(number >= self._early and place not in keep for place, number in enumerate(self._gathered().order))
 
     def _gathered(self) -> Gathered:
         return Gathered().stream(self._events)
-
-    def _early_calls(self) -> set[int]:
-        """The calls that passed, by the order of their beginnings."""
-        if not self._early:
-            return set()
-        return {number for chunk in self._gathered().chunks[: self._early] for number, _ in chunk}
-
-    def _role(self) -> bool:
-        return any(
-            b'"role"' in event and any(said(one).get("role") for one in _choices(event)) for event in self._passed
-        )
-
-    def _base(self) -> Fields:
-        for event in self._events:
-            payload = peek(data_of(event) or b"0")
-            if isinstance(payload, dict) and payload.get("id"):
-                return {key: payload[key] for key in META if payload.get(key) is not None}
-        return {}
-
-    def _usage(self) -> Fields:
-        """The newest usage of the answer, as the provider put it."""
-        found: Fields = {}
-        for event in self._events:
-            if b'"usage"' in event:
-                found = usage_in(peek(data_of(event) or b"0")) or found
-        return found
-
-
-def usage_in(payload: object) -> Fields:
-    """The usage of a chunk or completion, wherever providers put it; empty without."""
-    if not isinstance(payload, dict):
-        return {}
-    groq = payload.get("x_groq")
-    places = [payload.get("usage"), groq.get("usage") if isinstance(groq, dict) else None]
-    places += [entry.get("usage") for entry in choices(payload)]
-    return next((found for found in places if isinstance(found, dict) and usage_of(found) is not None), {})
-
-
-def _choices(event: bytes) -> list[Fields]:
-    return choices(peek(data_of(event) or b"0"))
-
-
-def _kind(event: bytes) -> int:
-    """What an event is for the gate. What is nothing of the answer flows; what is not known waits its turn."""
-    data = data_of(event)
-    if not data:
-        return _FREE
-    payload = peek(data)
-    entries = choices(payload)
-    if any(has_calls(said(entry)) for entry in entries):
-        return _CALL
-    if not entries or any(entry.get("finish_reason") for entry in entries):
-        return _END
-    held = [{key for key, value in said(entry).items() if value} - _SILENT for entry in entries]
-    if any(keys & _VISIBLE for keys in held):
-        return _TEXT
-    return _FREE if any(held) else _END

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from guardproxy.api._answer import Answer
-from guardproxy.api._chat_gate import usage_in
 from guardproxy.api._gate import GAP, META, Gate, Joint, summed
 from guardproxy.api._gathered import CALLS, Fields, Gathered, choices, said
-from guardproxy.api._joined import add_usage
+from guardproxy.api._joined import Joined, add_usage
 from guardproxy.api._json import dumps, peek
+from guardproxy.api._kinds import usage_in
 from guardproxy.api._messages import neutral
+from guardproxy.api._reply import event
 from guardproxy.api._watcher import Way
 
 
@@ -19,7 +20,8 @@ class GatedWhole:
 
     may_be_over = False
 
-    def __init__(self, way: Way, answer: Answer, gate: Gate | None, joint: Joint | None) -> None:
+    def __init__(self, way: Way, answer: Answer, gate: Gate | None, joint: Joint | None, *, usage: bool) -> None:
+        self._usage = usage  # the client wants it at the end of a stream
         self._way = way
         self._answer = answer
         self._gate = gate
@@ -58,14 +60,17 @@ class GatedWhole:
         self._way.settle()
 
     def release(self, keep: frozenset[int] | None = None) -> bytes:
-        """The body; with `keep` only with the calls at these positions."""
+        """The body, once; with `keep` only with the calls at these positions."""
+        if self._given:
+            return b""
         self.holding = False
         self._given = True
         raw = b"".join(self._out)
         payload = peek(raw)
         entries = choices(payload)
         if not isinstance(payload, dict) or not entries or payload.get("error"):
-            return raw
+            told = self._joint is not None and self._joint.streamed and isinstance(payload, dict)
+            return event(payload) if told else raw
         count = len(Gathered().whole(payload).calls)
         lacks = keep is not None and any(place not in keep for place in range(count))
         self._calls = sum(keep is None or place in keep for place in range(count))
@@ -74,8 +79,11 @@ class GatedWhole:
         self._changed = True
         if lacks and keep is not None:
             _take_out(entries[0], keep)
-        if self._joint is not None:
-            _join(payload, entries[0], self._joint)
+        if self._joint is None:
+            return dumps(payload)
+        if self._joint.streamed:
+            return _as_stream(payload, entries[0], self._joint, usage=self._usage)
+        _join(payload, entries[0], self._joint)
         return dumps(payload)
 
     def raw_message(self) -> Fields:
@@ -125,11 +133,28 @@ def _take_out(choice: Fields, keep: Collection[int]) -> None:
             if "index" in entry:
                 entry["index"] = place
         message["tool_calls"] = left
+        message.pop("function_call", None)  # the same said for old clients
     if not message.get("tool_calls"):
         for key in CALLS:
             message.pop(key, None)
         message["content"] = message.get("content") or ""
         choice["finish_reason"] = "stop"
+
+
+def _as_stream(payload: Fields, choice: Fields, joint: Joint, *, usage: bool) -> bytes:
+    """The end of a stream, from a provider that answered this attempt as a whole."""
+    joined = Joined(joint)
+    message = said(choice)
+    fields = {key: value for key, value in message.items() if key not in CALLS and value}
+    total = usage_in(payload)
+    delta = {"index": 0, "delta": fields, "finish_reason": None}
+    out = joined.give(event({"object": "chat.completion.chunk", "choices": [delta]}))
+    out += joined.calls(Gathered().whole(payload).calls)
+    finish = {**delta, "delta": {}, "finish_reason": choice.get("finish_reason") or "stop"}
+    out += joined.give(event({"object": "chat.completion.chunk", "choices": [finish]}))
+    if usage and total:
+        out += joined.give(event({"object": "chat.completion.chunk", "choices": [], "usage": total}))
+    return out + joined.end("stop")
 
 
 def _join(payload: Fields, choice: Fields, joint: Joint) -> None:

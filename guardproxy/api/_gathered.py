@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from guardproxy.api._calls import Calls, inner_of
+from guardproxy.api._calls import Calls, index_of, inner_of
 from guardproxy.api._json import mend, peek, text_of
 from guardproxy.api._sse import data_of
 from guardproxy.core.model import Call
@@ -63,23 +63,33 @@ class Gathered:
         for event in events:
             data = data_of(event)
             for entry in choices(peek(data) if data else None):
-                self._delta(said(entry))
+                delta = entry.get("delta")
+                if isinstance(delta, dict):
+                    self._delta(delta)
+                elif not self._merged and not self._legacy and not WORDS & self._fields.keys():
+                    self._message(said(entry))  # as a whole, in place of a delta
         return self
 
     def whole(self, payload: object) -> Gathered:
         """Take a completion."""
         for entry in choices(payload)[:1]:
-            message = said(entry)
-            self._whole = [_call(one) for one in entries_of(message)]
-            legacy = message.get("function_call")
-            self._legacy = _function(legacy) if isinstance(legacy, dict) else None
-            self._fields = {key: value for key, value in message.items() if value is not None and key not in CALLS}
+            self._message(said(entry))
         return self
+
+    def _message(self, message: Raw) -> None:
+        self._whole = [_call(one) for one in entries_of(message)] or None
+        if self._whole or isinstance(message.get("function_call"), dict):
+            self.chunks.append([])
+        legacy = message.get("function_call")
+        self._legacy = _function(legacy) if isinstance(legacy, dict) else None
+        self._fields |= {key: value for key, value in message.items() if value is not None and key not in CALLS}
 
     @property
     def order(self) -> list[int]:
         """The calls, by the order of their beginnings, in the order in which `calls` has them."""
-        return list(range(len(self._whole))) if self._whole is not None else self._calls.ordered()
+        if self._whole is not None:
+            return list(range(len(self._whole)))
+        return self._calls.ordered() or ([0] if self._legacy is not None else [])
 
     @property
     def calls(self) -> list[Fields]:
@@ -90,6 +100,12 @@ class Gathered:
             pairs = zip(self._calls.ordered(), self._calls.built(), strict=True)
             found = [_put(self._merged[number], call) for number, call in pairs if number in self._merged]
         return found or ([self._legacy] if self._legacy is not None else [])
+
+    def free(self, early: int) -> int:
+        """The index after those of the first `early` calls, as the provider numbered them; not all count from 0 on."""
+        entries = [entry for chunk in self.chunks for number, entry in chunk if 0 <= number < early]
+        indices = [index_of(entry.get("index")) for entry in entries]
+        return max([early, *[index + 1 for index in indices if index is not None]])
 
     @property
     def message(self) -> Fields:

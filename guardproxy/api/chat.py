@@ -15,7 +15,13 @@ from types import MappingProxyType
 
 from guardproxy.api import _messages
 from guardproxy.api._chat_halt import OFF, RULE, Options
-from guardproxy.api._chat_held import calls_in_message, closing_message, keep_calls, read_message, with_arguments
+from guardproxy.api._chat_held import (
+    calls_in_message,
+    keep_calls,
+    raw_messages,
+    read_message,
+    with_arguments,
+)
 from guardproxy.api._chat_made import closing, feedback, keep_alive, replay_message, results
 from guardproxy.api._chat_watch import Watcher, watch
 from guardproxy.api._chat_write import write
@@ -45,7 +51,6 @@ __all__ = [
     "ask_of",
     "calls_in_message",
     "closing",
-    "closing_message",
     "comment",
     "conversation",
     "error",
@@ -54,6 +59,7 @@ __all__ = [
     "keep_calls",
     "long_results",
     "message",
+    "raw_messages",
     "read",
     "read_message",
     "replay_message",

@@ -14,9 +14,6 @@ REASKS = 2
 LONGEST_HOLD_S = 240.0
 """Seconds that a request may wait for a person: clients give up after 300 to 600 (`clients`)."""
 
-SECRET = 16
-"""Characters of the shortest secret that signs a message."""
-
 
 @dataclass(frozen=True, slots=True)
 class Final:
@@ -39,25 +36,20 @@ class Final:
 class Approvals:
     """How a person is asked. `way`: `hold` the request for up to `hold_seconds`, or `answer` at once with a notice.
 
-    Nobody decided within `expire_seconds`: the call is denied (`on_expiry: deny`) or the run is cut. `webhook` gets one
-    signed message a request for approval and one a decision; `webhook_secret` signs.
+    Nobody decided within `expire_seconds`: the call is denied, or with `on_expiry: cut` the run is ended.
     """
 
     way: Literal["hold", "answer"] = "answer"
     hold_seconds: float = LONGEST_HOLD_S
     expire_seconds: float = 86_400.0
     on_expiry: Literal["deny", "cut"] = "deny"
-    webhook: str = ""
-    webhook_secret: str = ""
 
     def __post_init__(self) -> None:
-        """Raise ValueError where no client would wait that long, or where anybody could write the messages."""
+        """Raise ValueError where no client, or nobody at all, would wait that long."""
         if not 1 <= self.hold_seconds <= LONGEST_HOLD_S:
             raise ValueError(f"hold_seconds must be 1 to {LONGEST_HOLD_S:.0f}: clients give up after 300")
         if not 1 <= self.expire_seconds <= 7 * 86_400:
             raise ValueError("expire_seconds must be between a second and a week")
-        if self.webhook and len(self.webhook_secret) < SECRET:
-            raise ValueError(f"webhook_secret must have at least {SECRET} characters: it signs what the webhook gets")
 
 
 @dataclass(frozen=True, slots=True)

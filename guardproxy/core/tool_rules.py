@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
+from functools import lru_cache
 
 from guardproxy.core.model import Call
 
@@ -62,7 +63,10 @@ class ToolRule:
         arguments = read(call.arguments)
         if not all(_argued(arguments, name, pattern) for name, pattern in self.args.items()):
             return False
-        return not self.paths or any(_touches(path, self.paths) for path in _paths(arguments))
+        if not self.paths:
+            return True
+        meant = _glob(self.paths)
+        return any(meant(path) for text in set(_paths(arguments)) for path in _spellings(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +109,18 @@ _COMMANDS = frozenset(
 )
 """Arguments that hold commands: their words are tried as paths. Other texts are documents, which may name any path."""
 
+_WORDS_ONLY = frozenset(
+    "query pattern regex search text content contents body message prompt description question thought title reason "
+    "old_string new_string old_str new_str".split()
+)
+"""Arguments that are words, even where they look like a path: who searches for `.env` does not open it."""
+
+_DEEP = 8
+"""Lists in lists in which an argument is looked for."""
+
 _WORD_ENDS = re.compile(r"[\s;|&<>(){}\[\],=`]+")
 _QUOTES = re.compile(r"[\"']")
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
 _HOME = re.compile(r"(?:/home/[^/]+|/users/[^/]+|/root|[a-z]:/users/[^/]+|\$home|\$\{home\}|~[\w.-]*)(?=/|$)")
 
 
@@ -122,19 +136,19 @@ def read(arguments: str) -> object:
 
 
 def _argued(arguments: object, name: str, pattern: str) -> bool:
-    """Whether the argument's text matches. Arguments that are no object are one text, which stands for each of them."""
+    """Whether the argument's text matches. Arguments that cannot be read may hold it anywhere: agents mend some."""
     if not isinstance(arguments, dict):
-        return _alike(arguments, pattern)
+        return _alike(arguments, f"*{pattern}*")
     return any(_alike(item, pattern) for item in _found(arguments, name))
 
 
-def _found(value: object, name: str) -> Iterator[object]:
+def _found(value: object, name: str, deep: int = _DEEP) -> Iterator[object]:
     """The values under a (dotted) name, in each item of a list."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         value = read(value)
-    if isinstance(value, list):
+    if isinstance(value, list) and deep:
         for item in value:
-            yield from _found(item, name)
+            yield from _found(item, name, deep - 1)
     if not isinstance(value, dict):
         return
     if name in value:
@@ -160,10 +174,9 @@ def _texts(value: object) -> Iterator[str]:
         yield value
         return
     if isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
-        if value and all(isinstance(item, str) for item in value):
-            yield " ".join(value)
+        said = [item for item in value if isinstance(item, str)]
+        yield from said
+        yield " ".join(said)
     try:
         yield json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:  # deeper than any glob means
@@ -179,7 +192,7 @@ def _paths(value: object, key: str = "") -> Iterator[str]:
             waiting += [(name.casefold(), item) for name, item in value.items()]
         elif isinstance(value, list):
             waiting += [(key, item) for item in value]
-        elif isinstance(value, str):
+        elif isinstance(value, str) and key not in _WORDS_ONLY:
             yield value
             if key in _COMMANDS or not key:
                 yield from _words(value)
@@ -187,16 +200,12 @@ def _paths(value: object, key: str = "") -> Iterator[str]:
 
 def _words(command: str) -> Iterator[str]:
     """The words of a command, quotes taken as borders and as nothing; `a:b` and `a=b` are two words and one."""
+    command = _VARIABLE.sub(r"$\1", command)
     for bare in {_QUOTES.sub(" ", command), _QUOTES.sub("", command)}:
         for word in _WORD_ENDS.split(bare):
             yield word
             if ":" in word:
                 yield from word.split(":")
-
-
-def _touches(text: str, patterns: tuple[str, ...]) -> bool:
-    spellings = tuple(_spellings(text))
-    return any(_below(path, form) for pattern in patterns for form in _forms(pattern) for path in spellings)
 
 
 def _spellings(text: str) -> Iterator[str]:
@@ -227,5 +236,9 @@ def _forms(pattern: str) -> Iterator[str]:
             yield form.removeprefix("**/")
 
 
-def _below(path: str, form: str) -> bool:
-    return fnmatchcase(path, form) or fnmatchcase(path, form.rstrip("/") + "/*")
+@lru_cache(maxsize=256)
+def _glob(patterns: tuple[str, ...]) -> Callable[[str], object]:
+    """What tells whether a path in its shortest spelling is one of those meant, or lies below one."""
+    forms = {form for pattern in patterns for form in _forms(pattern)}
+    below = {f"{form.rstrip('/')}/*" for form in forms}
+    return re.compile("|".join(translate(form) for form in sorted(forms | below))).match

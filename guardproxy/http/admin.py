@@ -1,7 +1,7 @@
-"""The operator's listener: alive, ready, metrics of all workers, and the panic switch. Runs in the parent.
+"""The operator's listener: alive, ready, metrics of all workers, the panic switch, the admin API. Runs in the parent.
 
-It has no log-in and listens on the loopback by default; what changes something is a PUT, which no web page can send
-here without being asked first.
+It has no log-in and listens on the loopback by default; what changes something here is a PUT, which no web page can
+send without being asked first. The admin API (`admin_v1`) has rules of its own.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ class Sight:
 
 
 class Admin:
-    """The routes. Every answer is short; errors have the shape of the API's."""
+    """The routes. Every answer is short; errors have the shape of the API's. `api`: what is at /admin/v1."""
 
-    def __init__(self, sight: Sight) -> None:
+    def __init__(self, sight: Sight, api: web.Application | None = None) -> None:
         self._sight = sight
+        self._api = api
         self._upstream_seen = ("", 0.0, "")
 
     def application(self) -> web.Application:
@@ -54,6 +55,8 @@ class Admin:
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/panic", self._panic)
         app.router.add_put("/panic", self._panic)
+        if self._api is not None:
+            app.add_subapp("/admin/v1", self._api)
         return app
 
     async def _healthz(self, request: web.Request) -> web.Response:
@@ -129,7 +132,7 @@ async def _plain_errors(
     except GuardError as error:
         return _json(_error(error.message, error.code, error.param), error.status)
     except web.HTTPException as error:
-        known = "/healthz, /readyz, /metrics, /panic"
+        known = "/healthz, /readyz, /metrics, /panic, /admin/v1/approvals, /admin/v1/sessions"
         said = f"{request.method} {request.path}: {error.reason.lower()}; here are {known}"
         return _json(_error(said, "not_found" if error.status == 404 else "invalid_request"), error.status)
 

@@ -1,7 +1,8 @@
 """The admin API, /admin/v1: approvals and sessions, as JSON. Errors are problem+json (RFC 9457).
 
-It has no log-in yet. A page in a browser must not be able to use it: what changes something asks for a JSON content
-type, which no page can send elsewhere without being asked first; and on the loopback only names of the loopback are
+It has no log-in yet, so it answers on the loopback only: whoever can reach the listener could approve calls, the agent
+that asked for one too. A page in the operator's browser must not be able to either: what changes something asks for a
+JSON content type, which no page can send elsewhere without being asked first; and only names of the loopback are
 answered, so that a page cannot have a name of its own pointed here.
 """
 
@@ -26,11 +27,11 @@ from guardproxy.store.redis import Store
 MOST, USUAL = 200, 50
 """Items of a page, at most and unless told."""
 
-FAR = 10_000
-"""Items from the start that a cursor may point to: those before it are read again for every page."""
+FAR = sessions.LISTED
+"""Items from the start that a cursor may point to: nothing is listed that is farther."""
 
-BODY = 1 << 20
-"""Bytes of a request's body."""
+BODY = 1 << 19
+"""Bytes of a request's body: an answer of `people.ANSWER` characters fits, however it is escaped."""
 
 PROBLEM = "application/problem+json"
 """The content type of errors."""
@@ -88,13 +89,11 @@ class AdminV1:
         return _json(approvals.as_json(shown, whole=True))
 
     async def _sessions(self, request: web.Request) -> web.Response:
-        """GET with `state`, `limit`, `cursor`. With a state, a page may have fewer items than its limit."""
+        """GET with `state`, `limit`, `cursor`."""
         query = _query(request, "state", "limit", "cursor")
-        state = sessions.wanted_state(query.get("state", ""))
         limit, skip = _page(query)
-        found = await self._runs.listed(limit + 1, skip)
-        shown = [sessions.as_json(one) if not state or one.known.state == state else None for one in found]
-        return _paged(shown, limit, skip)
+        found = await self._runs.listed(query.get("state", ""), limit + 1, skip)
+        return _paged([sessions.as_json(one) for one in found], limit, skip)
 
     async def _session(self, request: web.Request) -> web.Response:
         return _json(sessions.whole_json(await self._runs.shown(request.match_info["id"])))
@@ -184,10 +183,10 @@ def _page(query: Mapping[str, str]) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def _paged(items: Sequence[dict[str, object] | None], limit: int, skip: int) -> web.Response:
-    """A page of `items`, of which there is one too many if another page follows. None: left out."""
+def _paged(items: Sequence[dict[str, object]], limit: int, skip: int) -> web.Response:
+    """A page of `items`, of which there is one too many if another page follows."""
     more = len(items) > limit and skip + limit <= FAR
-    return _json({"items": [one for one in items[:limit] if one], "next": str(skip + limit) if more else None})
+    return _json({"items": items[:limit], "next": str(skip + limit) if more else None})
 
 
 def _json(value: object, status: int = 200, kind: str = "application/json") -> web.Response:
@@ -200,10 +199,13 @@ def _kept(kept: sessions.Checkpoint) -> web.Response:
 
 @web.middleware
 async def _no_strangers(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Refuse a name of the outside on the loopback: a page had it pointed here to read what is for its operator."""
+    """Refuse who comes over the network, or by a name that a page had pointed here."""
     local = request.transport.get_extra_info("sockname") if request.transport else None
+    if not (local and _loopback(str(local[0]))):
+        told = "the admin API has no log-in yet and answers on the loopback only; guardproxy approvals and sessions do"
+        raise GuardError(f"{told} the same on the store", status=403, code="not_local")
     host = _name(request.host)
-    if local and _loopback(str(local[0])) and not (_loopback(host) or host == "localhost"):
+    if not (_loopback(host) or host == "localhost"):
         raise GuardError(f"{host} is no name of this machine; ask for 127.0.0.1", status=403, code="wrong_host")
     return await handler(request)
 

@@ -17,13 +17,12 @@ from aiohttp import web
 
 from guardproxy import api
 from guardproxy.api.chat import OFF, Options
-from guardproxy.core import completion
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.memo import Memo
 from guardproxy.core.policy import Policy
 from guardproxy.core.view import Identity
 from guardproxy.errors import BadAsk, GuardError, Overloaded
-from guardproxy.http import intake, passing, route as routing, watching
+from guardproxy.http import intake, passing, preparing, route as routing, watching
 from guardproxy.http.books import Books, TurnStore
 from guardproxy.http.ledger import Ledger
 from guardproxy.http.prices import Prices
@@ -80,6 +79,7 @@ class Proxy:
         options: Options = OFF,
         provider: str = "openai",
         verifier: Verifier | None = None,
+        verifier_mode: str = "enforce",
         webhook: Webhook | None = None,
         lease_ms: int = 120_000,
         fail_closed: bool = False,
@@ -101,13 +101,8 @@ class Proxy:
         self.sealer = Sealer(ledger_key)
         self.verifier = verifier
         self.webhook = webhook
-        self.cleans = any(getattr(one, "mode", "off") != "off" for one in policy.hygiene.values())
-        """Whether tool results are looked at on their way to the model."""
-        tools, asked = policy.tools, policy.proposals.get("arguments")
-        self.inspects = bool(tools.deny or tools.approval or tools.human) or getattr(asked, "mode", "off") != "off"
-        """Whether calls are looked at on turns without a loop, too."""
-        self.checks_finals = bool(completion.in_use(policy.completion)) or verifier is not None
-        self.verifier_mode = policy.mode
+        self.wants = preparing.wants(policy, verifies=verifier is not None)
+        self.verifier_mode = verifier_mode
         self.turns: set[Turn] = set()
         self.in_flight = 0
         self.arriving = 0  # requests whose body is still coming

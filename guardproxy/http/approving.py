@@ -12,6 +12,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,8 @@ from guardproxy.core import advice
 from guardproxy.core.edit import PutBack
 from guardproxy.core.model import Ask, Call, Rung
 from guardproxy.core.proposals import Objection
-from guardproxy.errors import StoreError
-from guardproxy.http import sealed
+from guardproxy.errors import GuardError, StoreError
+from guardproxy.http import deciding, sealed
 from guardproxy.http.sealed import Held
 from guardproxy.http.whole import whole
 from guardproxy.store.approvals import Approval
@@ -65,7 +66,11 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
     turn.outcome.waits_for = approval.id
     turn.proxy.tell("approval.asked", approval.session, approval.id, {"approval": approval.id, "tool": approval.tool})
     if turn.proxy.policy.approvals.way == "hold" and asked.rule != HUMAN:
-        state = await _wait(run, approval.id)
+        try:
+            state = await _wait(run, approval.id)
+        except asyncio.CancelledError:  # the client gave up: it pays for what was made, and finds the call waiting
+            run.leave(look)
+            raise
         if state in DECIDED:
             return await _decided(run, look, asked, others, approval.id)
     turn.outcome.status_after = "need_human" if asked.rule == HUMAN else "active"
@@ -99,7 +104,7 @@ async def _wait(run: Guarded, name: str) -> str:
     state = "pending"
     while state not in DECIDED and time.monotonic() < until:
         await asyncio.sleep(LOOK_S)
-        await run.alive()
+        await run.outlet.alive()
         try:
             found = await turn.proxy.books.approvals.get(turn.opening.org, name)
         except StoreError:
@@ -113,8 +118,10 @@ async def _decided(
 ) -> web.StreamResponse | None:
     turn = run.turn
     approval, held = await found(turn, name)
-    turn.outcome.approval = (name, approval.state if approval else "expired")
+    state = approval.state if approval else "expired"
+    turn.outcome.approval = (name, state)
     turn.outcome.waits_for = ""
+    turn.proxy.tell("approval.decided", turn.seen.session, name, {"approval": name, "state": state})
     if approval and held and approval.state == "approved" and await claimed(turn, name):
         if held.arguments == look.watcher.seen().calls[asked.position].arguments:
             return await run.deliver(look, others)
@@ -149,10 +156,17 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
     name = turn.seen.approval
     approval, held = await found(turn, name)
     turn.outcome.approval = (name, turn.seen.approval_state)
+    if turn.seen.approval_state in DECIDED:
+        told = {"approval": name, "state": turn.seen.approval_state}
+        turn.proxy.tell("approval.decided", turn.seen.session, name, told)
     if approval is None or held is None:
         return None
     if approval.state == "approved":
         return await _release(turn, name, held)
+    if approval.state == "pending":  # a question, and the user goes on: these words are the answer
+        turn.proxy.spawn(_overtaken(turn, name))
+    if approval.state == "expired" and turn.proxy.policy.approvals.on_expiry == "cut":
+        return await _expired(turn, held)
     if approval.state in DECIDED:
         asked = Objection(0, "refuse", HUMAN if held.question else "tools.approval", "", "")
         text = _told(turn, asked, approval, held)
@@ -161,6 +175,20 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
         turn.edits = (*turn.edits, back)
         turn.kept.append(back)
     return None
+
+
+async def _overtaken(turn: Turn, name: str) -> None:
+    with suppress(StoreError, GuardError):  # decided meanwhile
+        await turn.proxy.books.approvals.decide(turn.opening.org, name, "expire", "the user", "went on in other words")
+
+
+async def _expired(turn: Turn, held: Held) -> web.StreamResponse:
+    """Nobody has decided in time, and the policy ends such a run."""
+    reason = f"nobody decided in time whether {held.tool} may be called"
+    turn.decision = replace(
+        turn.decision, action="cut", rung=Rung.CUT, rule="tools.approval", reason=reason, mode="enforce", would=""
+    )
+    return await turn.reply(deciding.summary(turn))
 
 
 async def _release(turn: Turn, name: str, held: Held) -> web.StreamResponse | None:

@@ -11,9 +11,13 @@ from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.http.app import Bounds, Proxy
 from guardproxy.http.books import TurnStore
 from guardproxy.http.prices import Prices
+from guardproxy.http.signed import Receiver
 from guardproxy.http.upstream import Upstream
+from guardproxy.http.verifier import Verifier
+from guardproxy.http.webhook import Webhook
 
 if TYPE_CHECKING:
+    from guardproxy._settings import Verifier as VerifierSection, Webhook as WebhookSection
     from guardproxy.config import Config
     from guardproxy.secrets import Keys
     from guardproxy.telemetry import Telemetry
@@ -37,7 +41,11 @@ def assemble(
         idle_s=config.upstream.idle_seconds,
         retries=config.upstream.retries,
     )
+    verifier = config.policy.verifier
     return Proxy(
+        verifier=_verifier(verifier) if verifier.url else None,
+        verifier_mode=verifier.mode if config.policy.mode == "enforce" else "observe",
+        webhook=_webhook(config.webhook, telemetry) if config.webhook.url else None,
         policy=config.policy_value(),
         upstream=upstream,
         store=store,
@@ -55,3 +63,13 @@ def assemble(
         fail_closed=config.store.on_failure == "closed",
         clock_offset=clock_offset,
     )
+
+
+def _verifier(section: VerifierSection) -> Verifier:
+    receiver = Receiver(section.url or "", section.secret, section.timeout_seconds)
+    return Verifier(receiver, fail=section.fail)
+
+
+def _webhook(section: WebhookSection, telemetry: Telemetry) -> Webhook:
+    receiver = Receiver(section.url or "", section.secret, section.timeout_seconds)
+    return Webhook(receiver, ended=lambda outcome: telemetry.count("webhook.events", {"outcome": outcome}, 1))

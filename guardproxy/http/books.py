@@ -17,9 +17,7 @@ from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import StoreError
 from guardproxy.http.scoped_exemptions import ScopedExemptions
-
 from guardproxy.store.labels import Labels
-
 
 if TYPE_CHECKING:
     from guardproxy.store.approvals import Approvals

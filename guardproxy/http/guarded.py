@@ -7,7 +7,6 @@ result, in one more attempt with a hold of its own; the client sees one answer. 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,14 +20,11 @@ from guardproxy.errors import UpstreamError
 from guardproxy.http import approving, checking, deciding, relay
 from guardproxy.http.exchange import Answer
 from guardproxy.http.look import Look, left, not_json, take_over
-from guardproxy.http.whole import whole
+from guardproxy.http.outlet import Outlet
 
 if TYPE_CHECKING:
     from guardproxy.api.chat import Joint
     from guardproxy.http.turn import Turn
-
-ALIVE_S = 10.0
-"""Seconds without a byte after which a client that waits is told that somebody is there."""
 
 
 async def forward(turn: Turn) -> web.StreamResponse:
@@ -47,8 +43,8 @@ class Guarded:
         self._joint: Joint | None = None
         self._reasks = self._repairs = self.retries = 0
         self._drop: DropCalls | None = None
-        self._headers: list[tuple[str, str]] = []
-        self._wrote = 0.0
+        self._passing = b""  # of a whole answer: what nobody wants to judge
+        self.outlet = Outlet(turn)
 
     async def serve(self) -> web.StreamResponse:
         """Ask until there is an answer to hand on."""
@@ -124,7 +120,7 @@ class Guarded:
                 return await relay.broken(turn, look, response, broke)
             turn.outcome.error_type = "upstream_broken"
             return await self.close(deciding.summary(turn))
-        await self.write(look.finish())
+        await self.outlet.write(look.finish())
         return look
 
     async def _relay(self, answer: Answer, look: Look) -> None:
@@ -133,9 +129,9 @@ class Guarded:
             done.first_chunk()
             out = look.feed(chunk)
             if out:
-                await self.write(out)
+                await self.outlet.write(out)
             elif look.watcher.holding:
-                await self.alive()
+                await self.outlet.alive()
             if look.watcher.ended:
                 return
 
@@ -145,15 +141,12 @@ class Guarded:
         data = await answer.read()
         done.first_chunk()
         look = turn.look = Look(turn, answer, gate=self._gate(), joint=self._joint, drop=self._drop)
-        shown = look.feed(data) + look.finish()
+        self._passing = look.feed(data) + look.finish()
         if not look.readable_json(data):
             if self.reason == "first":
                 raise not_json(turn, answer, data)
             return await self.close(deciding.summary(turn))
-        self._headers = relay.headers_of(turn, answer)
-        if shown:  # nothing was held
-            take_over(turn, look, dropped=look.drop is not None)
-            return await self._finish(shown)
+        self.outlet.headers = relay.headers_of(turn, answer)
         return look
 
     # -------------------------------------------------------------------------------------------- what we say to it
@@ -164,7 +157,8 @@ class Guarded:
         if look.encoded or self._gate() is None:
             take_over(turn, look, dropped=look.drop is not None)
             await checking.report(self, look)
-            return await self._finish(b"")
+            self._remember(look, ())
+            return await self.outlet.finish(self._passing)
         seen = look.watcher.seen()
         judge = turn.inspection.judge if turn.inspection is not None else _no_objection
         found = judge(seen.calls, repairs=self._repairs, refusals=self._reasks)
@@ -216,11 +210,6 @@ class Guarded:
         self._passed(look)
         self._joint = look.watcher.joint()
 
-    async def alive(self) -> None:
-        """Tell a client that is streamed to, now and then, that somebody is there."""
-        if time.monotonic() - self._wrote > ALIVE_S:
-            await self.write(self.turn.surface.keep_alive())
-
     async def again(self, look: Look, after: Sequence[bytes], reason: str) -> bool:
         """Send an answer back with `after` behind it; False where there is no room for one more attempt."""
         self._passed(look)
@@ -248,7 +237,7 @@ class Guarded:
             turn.outcome.calls = tuple(call for at, call in enumerate(seen.calls) if at in keep)
             turn.outcome.call_count = len(keep)
         self._remember(look, objections)
-        return await self._finish(watcher.release(keep))
+        return await self.outlet.finish(watcher.release(keep) if watcher.holding else self._passing)
 
     def _remember(self, look: Look, objections: Sequence[Objection]) -> None:
         """What has to stand in later requests at the place of this answer."""
@@ -271,8 +260,9 @@ class Guarded:
         take_over(turn, look, dropped=False)
         self._remember(look, ())
         turn.outcome.released(turn.surface.read_message(message))
-        body = turn.surface.closing_message(turn.ask, look.watcher.joint(), message)
-        return await self._finish(body)
+        created, joint = turn.started_ns // 10**9, look.watcher.joint()
+        _, body = turn.surface.replay_message(turn.ask, message, reply_id=turn.reply_id, created=created, joint=joint)
+        return await self.outlet.finish(body)
 
     async def close(self, text: str, *, own: bool = True) -> web.StreamResponse:
         """End the answer in our words: the model is not asked any more."""
@@ -286,28 +276,8 @@ class Guarded:
         created = turn.started_ns // 10**9
         body = turn.surface.closing(turn.ask, joint, text, reply_id=turn.reply_id, created=created)
         if turn.response is None:
-            self._headers = [("Content-Type", turn.content_type), *turn.guard_headers()]
-        return await self._finish(body)
-
-    async def _finish(self, rest: bytes) -> web.StreamResponse:
-        """Settle, and hand on the end of the answer."""
-        turn = self.turn
-        turn.settle()
-        if turn.response is None:
-            known = {name for name, _ in turn.guard_headers()}
-            headers = [pair for pair in self._headers if pair[0] not in known]
-            return whole(200, [*headers, *turn.guard_headers()], rest)
-        if turn.late_action:
-            await self.write(turn.surface.comment(turn.decision.action, turn.decision.rule))
-        await self.write(rest)
-        await turn.response.write_eof()
-        return turn.response
-
-    async def write(self, data: bytes) -> None:
-        """Hand bytes on to a client that is streamed to."""
-        if data and self.turn.response is not None:
-            self._wrote = time.monotonic()
-            await self.turn.response.write(data)
+            self.outlet.headers = [("Content-Type", turn.content_type), *turn.guard_headers()]
+        return await self.outlet.finish(body)
 
 
 def _nothing(_tool: str) -> bool:

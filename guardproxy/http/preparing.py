@@ -5,16 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from guardproxy.core import episode, hygiene, proposals, session
+from guardproxy.core import completion, episode, hygiene, proposals, session
 from guardproxy.core.edit import AppendText, Edit
 from guardproxy.core.model import Decision, Rung
+from guardproxy.core.policy import Policy
 from guardproxy.core.proposals import Inspection
 from guardproxy.core.scoped_exemption import ScopedExemption
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
+
+
+class Wants(NamedTuple):
+    """What a policy looks at on every turn: results on their way in, calls without a loop, final answers."""
+
+    cleans: bool
+    calls: bool
+    finals: bool
+
+
+def wants(policy: Policy, *, verifies: bool) -> Wants:
+    """What of it there is to do; asked once, since most policies want nothing."""
+    tools, asked = policy.tools, policy.proposals.get("arguments")
+    return Wants(
+        cleans=any(getattr(one, "mode", "off") != "off" for one in policy.hygiene.values()),
+        calls=bool(tools.deny or tools.approval or tools.human) or getattr(asked, "mode", "off") != "off",
+        finals=bool(completion.in_use(policy.completion)) or verifies,
+    )
 
 
 def clean(turn: Turn) -> tuple[Edit, ...]:
@@ -23,7 +42,7 @@ def clean(turn: Turn) -> tuple[Edit, ...]:
     found = hygiene.clean(
         ask,
         policy.hygiene,
-        policy.tools.deadlines,
+        policy.tools,
         turn.language,
         whole=partial(turn.surface.conversation, ask),
         since_ms=turn.seen.since_ms,
@@ -46,7 +65,7 @@ def inspection(turn: Turn, exempt: Sequence[ScopedExemption]) -> Inspection | No
     """What is to be looked at in the answer; None on most turns."""
     proxy, view = turn.proxy, turn.seen
     policy = proxy.policy
-    if not (view.episodes or turn.decision.episode or proxy.inspects) or view.panic or turn.ask.choices > 1:
+    if not (view.episodes or turn.decision.episode or proxy.wants.calls) or view.panic or turn.ask.choices > 1:
         return None
     return proposals.prepare(
         turn.ask,

@@ -19,6 +19,7 @@ from guardproxy import __version__, secrets
 from guardproxy.config import Config
 from guardproxy.errors import ConfigError, GuardError, StoreError
 from guardproxy.http.admin import Admin, Sight
+from guardproxy.http.admin_v1 import AdminV1
 from guardproxy.http.crew import Crew
 from guardproxy.http.sweeper import Sweeper
 from guardproxy.http.switch import Switch
@@ -152,7 +153,8 @@ class Parent:
             sock = listener(admin.host, admin.port, shared=False)
         except OSError as error:
             raise _cannot_listen("admin", admin.host, admin.port, error) from error
-        runner = web.AppRunner(Admin(sight).application(), access_log=None)
+        api = AdminV1(self._store, secrets.derive(self._secret).ledger).application()
+        runner = web.AppRunner(Admin(sight, api).application(), access_log=None)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await web.SockSite(runner, sock).start()

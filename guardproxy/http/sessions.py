@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -18,7 +18,8 @@ from guardproxy.errors import BadAsk, GuardError
 from guardproxy.http import people, reach
 from guardproxy.http.sealed import CHECKPOINT, Sealer
 from guardproxy.http.terminal import visible
-from guardproxy.store.redis import Known, Store
+from guardproxy.store.known import Known
+from guardproxy.store.redis import Store
 from guardproxy.store.runs import Change
 from guardproxy.telemetry.record import TurnRecord, read_record
 
@@ -32,6 +33,9 @@ VERBS = {
     "reset": "begins anew: open again, a new request span, its ladder at the foot; what it has used stays counted",
 }
 """What a person can do to a run, and what that means for it. Beside these: extend."""
+
+LISTED = 1000
+"""Runs that are looked at for a list: 40 ms for the store and for who asks."""
 
 AGENT = 8
 """Digits of an agent's digest that are shown: enough to tell one's agents apart."""
@@ -47,8 +51,12 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        """How it ended, "" while it goes on."""
-        return self.records[-1]["outcome"] if self.records else ""
+        """How it ended, "" while it goes on. One that was ended and let go on again has not ended."""
+        known = self.known
+        if known.state == "closed":
+            return "denied" if (known.closed or known.by).startswith("budget.") else "cut"
+        last = self.records[-1]["outcome"] if self.records else ""
+        return "" if last in ("cut", "denied") else last
 
     @property
     def rule(self) -> str:
@@ -59,11 +67,6 @@ class Run:
     def agent(self) -> str:
         """The agent's digest, where a rule spoke."""
         return next((prompt for one in reversed(self.records) if (prompt := one.get("prompt", ""))), "")
-
-    @property
-    def cost_microusd(self) -> int:
-        """What its turns cost."""
-        return sum(one["cost_microusd"] for one in self.records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +87,13 @@ class Runs:
         self._sealer = sealer
         self._org = org
 
-    async def listed(self, limit: int = 50, skip: int = 0) -> list[Run]:
-        """Runs of the last day, the newest first."""
-        known = (await self._store.list_sessions(self._org, skip + limit))[skip:]
-        return [await self._run(one) for one in known]
+    async def listed(self, state: str = "", limit: int = 50, skip: int = 0) -> list[Run]:
+        """Runs of the last day in a state ("" = any), and those that wait for people; the newest first."""
+        if state and state not in STATES:
+            raise BadAsk(f"must be one of {', '.join(STATES)}", param="state")
+        known = await self._store.list_sessions(self._org, LISTED)
+        wanted = sorted((one for one in known if state in ("", one.state)), key=lambda one: (-one.at_ms, one.session))
+        return [await self._run(one) for one in wanted[skip : skip + limit]]
 
     async def shown(self, session: str) -> Run:
         """One run with its history. `GuardError` 404 names some that there are."""
@@ -103,6 +109,7 @@ class Runs:
         by, why = people.line("by", by), people.line("why", why)
         session = (await self.shown(session)).known.session
         runs = self._store.runs
+        deeds: Mapping[str, Callable[[str, str, str, str], Awaitable[Known]]]
         deeds = {"pause": runs.pause, "resume": runs.resume, "cut": runs.cut, "reset": runs.reset}
         await deeds[verb](self._org, session, by, why)
         return await self.shown(session)
@@ -111,7 +118,7 @@ class Runs:
         """Raise the run's limits, by the names and in the units of the configuration; it goes on if one stopped it."""
         by, why, more = people.line("by", by), people.line("why", why), people.amounts(amounts)
         session = (await self.shown(session)).known.session
-        await self._store.runs.extend(self._org, session, by, why, more)
+        await self._store.runs.extend(self._org, session, more, by, why)
         return await self.shown(session)
 
     async def checkpoint(self, session: str) -> Checkpoint:
@@ -164,7 +171,7 @@ def as_json(run: Run) -> dict[str, object]:
         "closed_by_rule": known.closed or None,
         "outcome": run.outcome or None,
         "turns": known.turn,
-        "cost_microusd": run.cost_microusd,
+        "used": dict(known.used),
         "agent": run.agent or None,
         "last_rule": run.rule or None,
         "threads": list(known.threads),
@@ -197,7 +204,7 @@ HEADS = ("session", "state", "outcome", "turns", "cost", "agent", "last rule", "
 def row(run: Run) -> tuple[str, ...]:
     """For a table of them."""
     known = run.known
-    cost = DIMENSIONS["cost_microusd"].show(run.cost_microusd)
+    cost = DIMENSIONS["cost_microusd"].show(known.used.get("cost_microusd", 0))
     told = (run.outcome or "–", str(known.turn), cost, run.agent[:AGENT] or "–", run.rule or "–")
     return (visible(known.session), _state(run), *told, moment(known.at_ms))
 
@@ -211,27 +218,22 @@ def _state(run: Run) -> str:
 def paragraphs(run: Run) -> list[str]:
     """All that is to know of one, a fact a line, then its history."""
     known = run.known
-    _, state, outcome, turns, cost, _, rule, last = row(run)
+    _, state, outcome, turns, _, _, rule, last = row(run)
     facts = {
         "session": visible(known.session),
         "state": state,
         "outcome": outcome,
         "turns": f"{turns} since {moment(known.started_ms)}, the last at {last}",
-        "cost": cost,
+        "used": ", ".join(
+            f"{x.setting} {x.show(used)}" for x in DIMENSIONS.values() if (used := known.used.get(x.name))
+        ),
         "agent": run.agent or "–",
         "last rule": rule,
         "threads": f"{len(known.threads)}: {', '.join(visible(one, 40) for one in known.threads[:5])}",
     }
     lines = [f"{name:<11}{text}" for name, text in facts.items()]
-    lines.append("history    " + ("" if run.history else "nobody changed anything"))
+    lines.append("history" if run.history else "history    nobody changed anything")
     for one in run.history:
         why = f": {visible(one.why)}" if one.why else ""
         lines.append(f"  {moment(one.at_ms)}  {visible(one.what)} by {visible(one.by) or 'nobody'}{why}")
     return lines
-
-
-def wanted_state(state: str) -> str:
-    """A state to list, "" = any."""
-    if state and state not in STATES:
-        raise BadAsk(f"must be one of {', '.join(STATES)}", param="state")
-    return state

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from guardproxy.core.view import Closing
+from guardproxy.errors import GuardError, StoreError
 from guardproxy.http import closing, reporting
 
 if TYPE_CHECKING:
@@ -31,11 +33,25 @@ def _settle(turn: Turn) -> None:
         return
     turn.report = report = reporting.report_of(turn, view)
     if not view.admitted or view.closed:
+        if (by := closing.paused_by(turn)) and not view.closed:
+            proxy.spawn(_pause(turn, by))  # nothing was held, so there is nothing to settle it with
         proxy.done(turn)
         return
     told = closing.closing_of(turn, view, report)
+    if told.close or told.pause:
+        kind = "run.cut" if told.close else "run.paused"
+        data = {"rule": turn.decision.rule, "reason": turn.decision.reason, "turn": view.turn, "thread": view.thread}
+        proxy.tell(kind, view.session, told.token, data)
     if not proxy.books.settle_soon(told, partial(_answered, turn, told)):
         proxy.spawn(_settle_later(turn, told))
+
+
+async def _pause(turn: Turn, by: str) -> None:
+    """Hand the run to a person: its budget has no room."""
+    view, decision, proxy = turn.seen, turn.decision, turn.proxy
+    with suppress(StoreError, GuardError):  # the next request is refused as this one was, and asks again
+        await proxy.books.runs.pause(turn.opening.org, view.session, by, decision.reason, who=by)
+        proxy.tell("run.paused", view.session, turn.opening.token, {"rule": decision.rule, "reason": decision.reason})
 
 
 def _answered(turn: Turn, told: Closing, went_well: bool) -> None:  # noqa: FBT001  # a callback's one argument

@@ -10,8 +10,8 @@ from guardproxy.errors import StoreError
 from guardproxy.store.known import Known
 from guardproxy.store.redis import Store
 from guardproxy.telemetry import RunEnd, Telemetry
-from guardproxy.telemetry.record import TurnRecord, read_record
-from guardproxy.telemetry.report import ACTED, CLOSING
+from guardproxy.telemetry.record import TurnRecord, acts, read_record
+from guardproxy.telemetry.report import CLOSING
 
 EVERY_SECONDS = 5.0
 """A dead worker's holds block budgets until they are swept; the lease is two minutes, so this adds little."""
@@ -70,7 +70,7 @@ def run_of(known: Known, records: list[TurnRecord]) -> RunEnd:
         ended_ms=known.at_ms,
         turns=known.turn,
         tool_calls=sum(len(record["calls"]) for record in records),
-        interventions=sum(record["action"] in ACTED for record in records),
+        interventions=sum(len(acts(record)) for record in records),
         input_tokens=sum(record["input_tokens"] for record in records),
         output_tokens=sum(record["output_tokens"] for record in records),
         cost_microusd=sum(record["cost_microusd"] for record in records),

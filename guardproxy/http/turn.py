@@ -17,7 +17,18 @@ from guardproxy.core.model import Ask, Decision, Line, Message, Rung, Usage
 from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.view import Opening, View
 from guardproxy.errors import BadAsk, GuardError, StoreError
-from guardproxy.http import approving, guarded, heading, intake, preparing, relay, reporting, settling, stopping
+from guardproxy.http import (
+    approving,
+    checkpointing,
+    guarded,
+    heading,
+    intake,
+    preparing,
+    relay,
+    reporting,
+    settling,
+    stopping,
+)
 from guardproxy.http.outcome import Outcome
 from guardproxy.http.whole import whole
 
@@ -101,8 +112,10 @@ class Turn:
         self.decision = policies.decide(self.view, proxy.policy, lost=lost, exempt=exempt)
         if self.decision.exempted:
             proxy.books.exemptions.hit(self.opening.org, self.decision.exempted)
-        cleaned = preparing.clean(self) if proxy.cleans and self.seen.admitted else ()
+        cleaned = preparing.clean(self) if proxy.wants.cleans and self.seen.admitted else ()
         self.edits = self._edits(cleaned)
+        if proxy.policy.checkpoints.enabled and checkpointing.wanted(self):
+            proxy.spawn(checkpointing.keep(self))
         if self.decision.rung < Rung.FINALIZE and self.view.admitted:
             self.inspection = preparing.inspection(self, exempt)
 
@@ -204,7 +217,7 @@ class Turn:
     @property
     def checks(self) -> bool:
         """Whether final answers are checked."""
-        return self.proxy.checks_finals and self.decision.rung < Rung.FINALIZE
+        return self.proxy.wants.finals and self.decision.rung < Rung.FINALIZE
 
     @property
     def reply_id(self) -> str:
@@ -238,27 +251,28 @@ class Turn:
     async def _answer(self) -> web.StreamResponse:
         for edit in self.edits:
             if isinstance(edit, Reply):
-                return await self._reply(edit)
+                return await self.reply(edit.text)
             if isinstance(edit, Reject):
                 self.outcome.reject(edit)
                 answer = heading.error(self, BadAsk(edit.message, status=edit.status, code=edit.code))
                 self.settle()
                 return answer
-        if self.seen.approval_state in approving.DECIDED and (answered := await approving.resume(self)) is not None:
+        if self.seen.approval_state and (answered := await approving.resume(self)) is not None:
             return answered
         if self.inspection is not None or self.checks:
             return await guarded.forward(self)
         return await relay.forward(self)
 
-    async def _reply(self, edit: Reply) -> web.StreamResponse:
+    async def reply(self, text: str) -> web.StreamResponse:
+        """An answer in the model's place, whole: no upstream call."""
         finish = None
         if self.ask.finish_tool:
             tool, argument = self.ask.finish_tool
             finish = (tool, argument, os.urandom(8).hex()[:9])
         kind, body = self.surface.reply(
-            self.ask, edit.text, reply_id=self.reply_id, created=self.started_ns // 10**9, finish=finish
+            self.ask, text, reply_id=self.reply_id, created=self.started_ns // 10**9, finish=finish
         )
-        self.outcome.own(edit.text)
+        self.outcome.own(text)
         self.settle()
         return whole(200, [("Content-Type", kind), *self.guard_headers()], body)
 

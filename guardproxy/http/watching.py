@@ -13,21 +13,20 @@ if TYPE_CHECKING:
 LOOK_S = 0.4
 """Seconds between two looks; only while something runs."""
 
-BACK_MS = 5_000
-"""How far back a look goes: the worker's clock and the store's may differ, and a turn is stopped once."""
+WHY = "a person has cut this run"
 
 
 async def watch(proxy: Proxy) -> None:
     """Stop the turns of runs that were cut, as long as the proxy is open."""
     while True:
         await asyncio.sleep(LOOK_S)
-        if not proxy.turns:
+        running = [turn for turn in proxy.turns if turn.view is not None and not turn.settled]
+        if not running:
             continue
         try:
-            stopped = await proxy.books.runs.stopped(proxy.org, BACK_MS)
+            stopped = await proxy.books.runs.stopped(proxy.org, min(turn.seen.now_ms for turn in running))
         except StoreError:
             continue
-        for session, why in stopped.items() if stopped else ():
-            for turn in list(proxy.turns):
-                if turn.view is not None and turn.view.session == session:
-                    turn.stop(why)
+        for turn in running:
+            if stopped.get(turn.seen.session, -1) >= turn.seen.now_ms:  # one that began later was let go on
+                turn.stop(WHY)

@@ -1,6 +1,6 @@
 -- approval: a call that is held until a person decides. What it says (`sealed`, `edited`) is opaque here.
 --
--- Follows state.lua in the same script.
+-- Follows state.lua and handover.lua in the same script. What happens is written to the history of the session, too.
 -- KEYS[1]  "gp:{<org>}:"
 -- ARGV[1]  msgpack: the locals below, in this order. `once` is new for each call of the store, and the same when a call
 --          is sent again because its answer was lost: then it is answered as before
@@ -39,6 +39,7 @@ end
 local function close(id, state, by, why)
   call('HSET', key_of(id), 'state', state, 'decided_ms', string.format('%.0f', now), 'by', by, 'why', why)
   call('ZREM', OPEN, id)
+  note_change(call('HGET', key_of(id), 'session'), now, by, state .. ' ' .. id, why)
 end
 
 if act == 'open' then
@@ -60,6 +61,7 @@ if act == 'open' then
       if left < gone - now then call('PEXPIRE', set, string.format('%.0f', gone - now)) end
     end
     call('ZREMRANGEBYSCORE', ALL, '-inf', now)
+    note_change(fields.session, now, 'approval', 'asked ' .. id, fields.tool)
   end
   return { 'done', shown(id) }
 end

@@ -75,8 +75,9 @@ if closed and not rearm and panic == 0 then -- in a panic nothing is ended, all 
   if one == s or not fresh then one.at = now end -- a start again meets the cut for a while after it, not for ever
   if one == s then save_session(sid, s) else save_thread(run, t) end
   return refuse(put(ANSWER, t.steps, t.turn > 0 and t.turn or s.turn, now, 0, 1, one.answers, t.rearmed, t.equal,
-    s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt, since, status, 0, #sid, #name,
-    #one.closed, #s.traceparent, 0, 0, sid, name, one.closed, s.traceparent, '', ''), t)
+    s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt,
+    put('<i8i8i8', since, status, 0), #sid, #name, #one.closed, #s.traceparent, 0, 0, sid, name, one.closed,
+    s.traceparent, '', ''), t)
 end
 
 -------------------------------------------------------------------------------------------------- is it paused
@@ -92,7 +93,7 @@ if approval ~= '' then
   if verdict == 'pending' then
     if now >= tonumber(found[2]) then
       verdict = 'expired'
-    elseif paused == '' then
+    elseif paused == '' and not (t.status == 1 and user ~= '' and not seen) then -- new words answer a question, too
       paused, why = 'approval', found[3]
     end
   end
@@ -102,10 +103,11 @@ if paused ~= '' then
   local one = paused == 'approval' and t or s
   one.answers = one.answers + 1
   if one == s then save_session(sid, s) else save_thread(run, t) end
-  local more = pack({}, {}, {}, paused, why, approval, verdict)
+  local more = '\151' .. pack({}, {}, {}, paused, why, approval, verdict)
   return refuse(put(ANSWER, t.steps, t.turn > 0 and t.turn or s.turn, now, 0, 0, one.answers, t.rearmed, t.equal,
-    s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt, since, status, 0, #sid, #name, 0,
-    #s.traceparent, 0, #more, sid, name, '', s.traceparent, '', more), t)
+    s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt,
+    put('<i8i8i8', since, status, 0), #sid, #name, 0, #s.traceparent, 0, #more, sid, name, '', s.traceparent, '',
+    more), t)
 end
 
 ------------------------------------------------------------------------------------------ what is new about it
@@ -195,7 +197,7 @@ else -- what none of these lines asks for is kept behind them: a session may be 
     end
   end
 end
-local keyed, raised = 0, {}
+local keyed, raised = 0, extra and {}
 if extra then
   for i, what in ipairs({ unpacked(layout) }) do
     if extra[what] and amounts[i] >= 0 then
@@ -223,13 +225,20 @@ for i = 1, #kinds do
   if limit >= 0 and panic == 0 and spent[u] + spent[u + 1] + hold > limit then short[#short + 1] = i end
 end
 
-local counts, any = {}, #short > 0 or #raised > 0 or approval ~= ''
-local function answer_now(admitted, standing)
-  local thread, steps, more = name, t.steps, any and pack(short, counts, raised, '', '', approval, verdict) or ''
+local counts, any = {}, #short > 0
+local rare = (extra or approval ~= '') and pack(raised or {}, '', '', approval, verdict)
+local before = put('<i8i8i8', since, status, missing)
+local function answer_now(admitted, standing) -- each local of outside costs something with every turn
+  local thread, steps, more = name, t.steps, ''
+  if rare then
+    more = '\151' .. pack(short, counts) .. rare -- msgpack: a list of seven, of two
+  elseif any then
+    more = '\146' .. pack(short, counts)
+  end
   if aside then thread, steps = 'aside', 0 end
   return put(ANSWER, steps, turn, now, retry and 1 or 0, admitted, 0, t.rearmed, equal, s.span, s.span_at, s.born,
-    new_session and 1 or 0, aside and 0 or 1, panic, s.main == name and 1 or 0, exempt, since, status, missing,
-    #sid, #thread, 0, #s.traceparent, #standing, #more, sid, thread, '', s.traceparent, standing, more)
+    new_session and 1 or 0, aside and 0 or 1, panic, s.main == name and 1 or 0, exempt, before, #sid, #thread,
+    0, #s.traceparent, #standing, #more, sid, thread, '', s.traceparent, standing, more)
 end
 if #short > 0 then
   return refuse(answer_now(0, put(integers, unpack(spent, 1, size))), not aside and t or nil)

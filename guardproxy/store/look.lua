@@ -13,7 +13,8 @@ local function look(sid, now)
   for _, part in ipairs(parts) do
     if sub(part, 1, 7) == 'thread:' and #keys < THREADS then keys[#keys + 1] = P .. 't:' .. sid .. SEP .. sub(part, 8) end
   end
-  if s.closed ~= '' then return { raw, parts, 'closed', notes.by or s.closed, notes.by and notes.why or '' } end
+  if s.closed == 'operator' then return { raw, parts, 'closed', notes.by or s.closed, notes.why or '' } end
+  if s.closed ~= '' then return { raw, parts, 'closed', s.closed, '' } end
   if notes.paused then return { raw, parts, 'paused', notes.by, notes.why } end
   local state, by, why = 'active', '', ''
   local threads = #keys > 0 and call('MGET', unpack(keys)) or {}

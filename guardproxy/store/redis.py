@@ -20,8 +20,10 @@ from guardproxy.store import _codec
 from guardproxy.store._client import Client, OnChange
 from guardproxy.store._wire import address
 from guardproxy.store.approvals import Approvals
+from guardproxy.store.checkpoints import Checkpoints
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
+from guardproxy.store.runs import Runs
 
 ORGS = "gp:orgs"
 """Set of the orgs seen, for the sweeper. No TTL."""
@@ -43,14 +45,16 @@ KNOWN = 8_000
 
 SCRIPTS = {
     "begin": ("state.lua", "resolve.lua", "begin.lua"),
-    "settle": ("state.lua", "handover.lua", "settle.lua"),
+    "settle": ("state.lua", "settle.lua", "handover.lua", "handed.lua"),
     "extend": ("state.lua", "extend.lua"),
     "sweep": ("sweep.lua",),
     "renew": ("renew.lua",),
     "idle": ("state.lua", "look.lua", "idle.lua"),
     "known": ("state.lua", "look.lua", "known.lua"),
     "label": ("state.lua", "label.lua"),
-    "approval": ("state.lua", "approval.lua"),
+    "approval": ("state.lua", "handover.lua", "approval.lua"),
+    "checkpoint": ("state.lua", "checkpoint.lua"),
+    "run": ("state.lua", "handover.lua", "look.lua", "run.lua"),
 }
 """Scripts by name, and the files each is made of."""
 
@@ -73,6 +77,8 @@ class Store:
         self._client = client
         self.labels = Labels(client)
         self.approvals = Approvals(client)
+        self.runs = Runs(client)
+        self.checkpoints = Checkpoints(client)
         self._orgs: set[str] = set()
         self._orgs_of = 0
         self._known = Memo[str, bool](KNOWN)

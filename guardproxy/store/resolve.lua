@@ -15,7 +15,7 @@ local token, session, thread, head, fresh, links, conversation, count, rounds, o
 local RETRY_MS, LATEST_MS = 2 * MINUTE, 10 * MINUTE
 local STAMP = 1e10 -- scores of links are count * STAMP + time, see settle.lua
 local K = P .. 'k:' .. token
-local ANSWER = '<i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8c0c0c0c0c0c0' -- see begin.lua
+local ANSWER = '<i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8i8c24i8i8i8i8i8i8c0c0c0c0c0c0' -- see begin.lua
 
 local asked = { K, P .. 'panic', P .. 'exempt' } -- see label.lua for the last
 for i = 1, #links do asked[3 + i] = P .. 'n:' .. links[i] end
@@ -34,9 +34,9 @@ end
 
 if asked[1] then -- the token again
   local answer = sub(asked[1], 5 + take('<I4', asked[1]))
-  local values = { take(sub(ANSWER, 1, -13), answer) } -- of the numbers, 20 and 21 are sizes
-  local at, split = values[26], values[26] + values[20]
-  local again = sub(answer, at, split - 1) .. SEP .. sub(answer, split, split + values[21] - 1)
+  local values = { take(sub(ANSWER, 1, -13), answer) } -- of what is read, 18 and 19 are sizes
+  local at, split = values[24], values[24] + values[18]
+  local again = sub(answer, at, split - 1) .. SEP .. sub(answer, split, split + values[19] - 1)
   local kept = call('MGET', P .. 't:' .. again, P .. 'r:' .. again)
   local t = read_thread(kept[1])
   return reply(answer, t and kept[2] or '', t, t and t.steps - values[1] or 0, again)

@@ -121,7 +121,8 @@ def _objected(report: TurnReport, one: Objected) -> ObjectedRecord:
 
 
 def _read_objected(data: Mapping[str, Any]) -> ObjectedRecord:
-    texts = {key: str(data.get(key, "")) for key in ("rule", "tool", "action", "mode", "call")}
+    texts = {key: str(data.get(key, "")) for key in ("rule", "tool", "action", "mode")}
+    texts |= {"call": str(data["call"])} if "call" in data else {}
     numbers = {key: int(data[key]) for key in ("count", "attempt") if key in data}
     return cast("ObjectedRecord", texts | numbers)
 

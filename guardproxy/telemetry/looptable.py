@@ -99,12 +99,18 @@ def loop_table(records: Sequence[TurnRecord], *, title: str = "") -> Group:
 
 
 def reasons(records: Sequence[TurnRecord]) -> list[str]:
-    """Why something was done, a line a turn; below it the advice that was given, where it is known."""
-    lines = []
+    """Why something was done, a line a turn; below it the advice that was given, where it is known.
+
+    What was only noted is told where it begins: a rule that is observed speaks on every turn.
+    """
+    lines, noted = [], ("", "", "")
     for record in records:
-        if record.get("reason") and (record["action"] in ACTED or record["would"] or record.get("exempted")):
+        only = record["would"] or record.get("exempted", "")
+        told = (record["thread"], record["rule"], only)
+        if record.get("reason") and (record["action"] in ACTED or (only and told != noted)):
             lines.append(f"turn {record['turn']}: {_done(record)}: {' '.join(record['reason'].split())}")
         lines += [f"    {line}" for line in record.get("advice", "").strip().splitlines()]
+        noted = told if record["rule"] else noted
     return lines
 
 

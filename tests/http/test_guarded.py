@@ -1,12 +1,14 @@
-"""Calls that a model proposes are judged before the agent has them: refused, put back, ended. Through the front door."""
+"""Calls that a model proposes are judged before the agent has them: refused, put back, approved. Over HTTP."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 
 import pytest
 
+from guardproxy.store.approvals import Approval
 from guardproxy.store.redis import Store
 from tests.live import Answer, Got, Json, Live, Said, live, unique
 
@@ -53,7 +55,8 @@ class Agent:
 def joined(raw: bytes) -> Json:
     """A streamed answer put together, with what must hold of every stream."""
     events = [line[6:] for line in raw.decode().split("\n") if line.startswith("data: ")]
-    assert events[-1] == "[DONE]" and events.count("[DONE]") == 1
+    assert events[-1] == "[DONE]"
+    assert events.count("[DONE]") == 1
     chunks = [json.loads(event) for event in events[:-1]]
     assert len({chunk["id"] for chunk in chunks}) == 1
     choices = [choice for chunk in chunks for choice in chunk["choices"]]
@@ -64,7 +67,9 @@ def joined(raw: bytes) -> Json:
     calls: dict[int, Json] = {}
     for choice in choices:
         for piece in choice["delta"].get("tool_calls") or ():
-            call = calls.setdefault(piece["index"], {"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
+            call = calls.setdefault(
+                piece["index"], {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+            )
             call["id"] += piece.get("id") or ""
             call["function"]["name"] += piece["function"].get("name") or ""
             call["function"]["arguments"] += piece["function"].get("arguments") or ""
@@ -111,3 +116,135 @@ async def test_a_loop_ends_within_three_more_calls_of_the_model_and_none_of_a_to
         assert len(agent.executed) == 4  # no fifth equal call
         assert len(running.provider.got) <= 4 + 1 + 3
         assert all(paired(got.json["messages"]) for got in running.provider.got)
+
+
+def then(*answers: Said) -> Callable[[Got], Said]:
+    """A model that gives these answers one after another; the last one for ever."""
+    waiting = list(answers)
+
+    def script(_got: Got) -> Said:
+        return waiting.pop(0) if len(waiting) > 1 else waiting[0]
+
+    return script
+
+
+BOTH = (("read", '{"path":"a"}', "call_read00001"), ("delete", '{"path":"b"}', "call_del000001"))
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_only_the_forbidden_call_is_taken_out_and_it_is_put_back_later(store: Store, stream: bool) -> None:
+    async with live(store, policy={"refuse": "enforce"}, tools={"deny": ["delete"]}) as running:
+        running.provider.script = then(
+            Said(calls=BOTH), Said(calls=[("read", '{"path":"c"}', "call_read00002")]), Said("done")
+        )
+        agent = Agent(running, stream=stream)
+        await agent.run()
+        assert agent.executed == ["read", "read"]
+        assert agent.text == "done"
+        first, second, third = [got.json["messages"] for got in running.provider.got]
+        assert second[: len(first)] == first
+        assert third[: len(second)] == second
+        assert paired(second)
+        assert paired(third)
+        assert [call["function"]["name"] for call in second[1]["tool_calls"]] == ["read", "delete"]
+        refused = next(message for message in second if message.get("tool_call_id") == "call_del000001")
+        assert "forbid" in refused["content"]
+        bodies = [got.body for got in running.provider.got]
+        assert bodies[2].startswith(bodies[1][: bodies[1].rindex(b'"tools"') - 20])
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_a_refused_call_alone_is_asked_about_again_and_stays_in_the_history(store: Store, stream: bool) -> None:
+    async with live(store, policy={"refuse": "enforce"}, tools={"deny": ["delete"]}) as running:
+        answers = (
+            Said("I clean up.", calls=[("delete", "{}", "call_del000001")]),
+            Said("Then I read.", calls=[("read", '{"path":"c"}', "call_read00002")]),
+            Said("done"),
+        )
+        running.provider.script = then(*answers)
+        agent = Agent(running, stream=stream)
+        answer = await agent.turn()
+        assert agent.executed == ["read"]
+        assert agent.messages[1]["content"] == "I clean up.\n\nThen I read."
+        assert answer.verdict == ("pass" if stream else "refuse")
+        assert stream is (b": guardproxy action=refuse rule=tools.deny" in answer.body)
+        await agent.run()
+        first, again, third = [got.json["messages"] for got in running.provider.got]
+        assert again[: len(first)] == first
+        assert third[: len(again)] == again
+        assert [message["role"] for message in third] == ["user", "assistant", "tool", "assistant", "tool"]
+        assert third[1]["content"] == "I clean up."
+        assert third[3]["content"] == "Then I read."
+        assert paired(third)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_an_approved_call_is_released_once(store: Store, stream: bool) -> None:
+    async with live(store, tools={"approval": ["delete"]}) as running:
+        running.provider.script = then(Said(calls=BOTH[1:]), Said("deleted"))
+        agent = Agent(running, stream=stream)
+        answer = await agent.turn()
+        assert agent.executed == []
+        (asked,) = [one for one in await store.approvals.list("default") if one.session.endswith(agent.session)]
+        assert asked.id in agent.text
+        assert asked.tool == "delete"
+        agent.text = ""
+        agent.messages.append({"role": "user", "content": "go on"})
+        await agent.turn()
+        assert asked.id in agent.text
+        assert len(running.provider.got) == 1
+        await store.approvals.decide("default", asked.id, "approve", "ann")
+        agent.text = ""
+        agent.messages.append({"role": "user", "content": "now"})
+        await agent.turn()
+        assert agent.executed == ["delete"]
+        assert len(running.provider.got) == 1
+        await agent.turn()
+        assert agent.text == "deleted"
+        assert paired(running.provider.got[-1].json["messages"])
+        assert answer.verdict in ("pause", "pass")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_a_denied_call_is_told_to_the_model(store: Store, stream: bool) -> None:
+    async with live(store, tools={"approval": ["delete"]}) as running:
+        running.provider.script = then(Said(calls=BOTH[1:]), Said("I leave it."), Said("Bye."))
+        agent = Agent(running, stream=stream)
+        await agent.turn()
+        (asked,) = [one for one in await store.approvals.list("default") if one.session.endswith(agent.session)]
+        await store.approvals.decide("default", asked.id, "deny", "ann", "not on a Friday")
+        agent.text = ""
+        agent.messages.append({"role": "user", "content": "go on"})
+        await agent.turn()
+        assert agent.text == "I leave it."
+        assert agent.executed == []
+        told = running.provider.got[-1].json["messages"]
+        assert paired(told)
+        assert [m["role"] for m in told] == ["user", "assistant", "tool", "assistant", "user"]
+        assert "not on a Friday" in told[2]["content"]
+        agent.messages.append({"role": "user", "content": "and?"})
+        await agent.turn()
+        assert running.provider.got[-1].json["messages"][: len(told)] == told
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_a_request_can_be_held_for_a_person(store: Store, stream: bool) -> None:
+    policy = {"approvals": {"way": "hold", "hold_seconds": 20}}
+    async with live(store, policy=policy, tools={"approval": ["delete"]}) as running:
+        running.provider.script = then(Said("So:", calls=BOTH), Said("deleted"))
+        agent = Agent(running, stream=stream)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        asked = await _asked(store, agent.session)
+        await store.approvals.decide("default", asked.id, "approve", "ann")
+        await turn
+        assert agent.executed == ["read", "delete"]
+        assert agent.messages[1]["content"] == "So:"
+
+
+async def _asked(store: Store, session: str) -> Approval:
+    for _ in range(200):
+        found = [one for one in await store.approvals.list("default") if one.session.endswith(session)]
+        if found:
+            return found[0]
+        await asyncio.sleep(0.02)
+    raise AssertionError("nobody was asked")

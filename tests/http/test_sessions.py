@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 
 from guardproxy.errors import BadAsk, GuardError
 from guardproxy.http.sealed import CHECKPOINT, Sealer
-from guardproxy.http.sessions import Run, Runs, as_json, kept_json, name, paragraphs, row, wanted_state, whole_json
-from guardproxy.store.redis import Known, Store
+from guardproxy.http.sessions import Run, Runs, as_json, kept_json, name, paragraphs, row, whole_json
+from guardproxy.store.known import Known
+from guardproxy.store.redis import Store
 from tests.live import Json, Live, Said, live, unique
 
 ORG, KEY = "default", b"k" * 32
@@ -30,7 +32,7 @@ async def go_round(running: Live, session: str, turns: int) -> None:
     for number in range(turns):
         said = Said(calls=[("status", "{}", f"call_{number:09d}")])
         running.provider.script = lambda _got, said=said: said
-        body = {"model": "gpt-4o-mini", "messages": history, "tools": tools}
+        body = {"model": "gpt-4", "messages": history, "tools": tools}
         await running.post(body, {"x-guardproxy-session-id": session})
         history += [said.message(), {"role": "tool", "tool_call_id": f"call_{number:09d}", "content": "the same"}]
 
@@ -52,7 +54,8 @@ async def test_what_a_list_says(store: Store) -> None:
     assert (name(calm), calm.known.turn, calm.outcome, calm.rule, calm.agent) == ("calm", 2, "", "", "")
     assert (looped.known.state, calm.known.state) == ("closed", "active")
     assert len(looped.agent) > 8
-    assert looped.cost_microusd > calm.cost_microusd > 0
+    assert looped.known.used["cost_microusd"] > calm.known.used["cost_microusd"] > 0
+    assert re.fullmatch(r"\$0\.\d\d+", row(calm)[4])
     assert row(looped)[:4] == ("looped", "closed by repeated_call", "cut", "7")
     assert row(calm)[:4] == ("calm", "active", "–", "2")
     assert row(looped)[5:7] == (looped.agent[:8], "repeated_call")
@@ -61,7 +64,8 @@ async def test_what_a_list_says(store: Store) -> None:
     assert await runs_of(store).listed(limit=5, skip=2) == []
     shown = await runs_of(store).shown("looped")
     told = as_json(shown)
-    assert told["closed_by_rule"] is None or told["closed_by_rule"] == "repeated_call"
+    assert told["used"] == looped.known.used
+    assert any(line.startswith("used       turns 7, tool_calls ") for line in paragraphs(shown))
     assert (told["state"], told["outcome"], told["turns"], told["last_rule"]) == ("closed", "cut", 7, "repeated_call")
     assert "history    nobody changed anything" in paragraphs(shown)
 
@@ -71,7 +75,6 @@ STEERED = {
     "resume": ([("pause", "ann", ""), ("resume", "bob", "it is fine")], "active", "", ""),
     "cut": ([("cut", "ann", "burns money")], "closed", "ann", "burns money"),
     "reset": ([("cut", "ann", ""), ("reset", "bob", "")], "active", "", ""),
-    "paused again": ([("pause", "ann", "a"), ("pause", "bob", "b")], "paused", "bob", "b"),
 }
 
 
@@ -99,14 +102,13 @@ async def test_more_of_a_limit(store: Store) -> None:
     session = unique("s")
     async with live(store, policy={"limits": {"session": {"turns": 2}}}) as running:
         await go_round(running, session, 3)
-        assert (await runs_of(store).shown(session)).outcome == "denied"
+        assert [one["turn"] for one in (await runs_of(store).shown(session)).records] == [1, 2]
         run = await runs_of(store).extend(session, "ann", "nearly there", {"turns": 2, "cost_usd": 0.5})
         assert run.known.state == "active"
         assert (run.history[-1].by, run.history[-1].why) == ("ann", "nearly there")
-        assert "turns" in run.history[-1].what
+        assert run.history[-1].what == "extend turns +2, cost_usd +$0.5"
         await go_round(running, session, 4)
-    run = await runs_of(store).shown(session)
-    assert run.known.turn > 3
+    assert [one["turn"] for one in (await runs_of(store).shown(session)).records] == [1, 2, 3, 4]
 
 
 async def test_what_cannot_be_done(store: Store) -> None:
@@ -133,6 +135,48 @@ async def test_what_cannot_be_done(store: Store) -> None:
         assert words in found[2]
     shown = await runs.shown(session)
     assert (shown.known.state, list(shown.history)) == ("active", [])
+
+
+OUTCOMES = {
+    "ended as a loop": ("closed", "", "repeated_call", "cut", "cut"),
+    "cut by a person": ("closed", "operator", "ann", "finished", "cut"),
+    "closed by a limit": ("closed", "budget.turns", "budget.turns", "", "denied"),
+    "let go on": ("active", "", "", "cut", ""),
+    "paused after an end": ("paused", "", "ann", "denied", ""),
+    "finished": ("active", "", "", "finished", "finished"),
+    "finalized": ("active", "", "", "finalized", "finalized"),
+    "under way": ("active", "", "", "", ""),
+}
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_outcomes(name: str) -> None:
+    state, closed, by, last, outcome = OUTCOMES[name]
+    record: Any = {"outcome": last, "rule": "", "cost_microusd": 1}
+
+    assert Run(known(state=state, closed=closed, by=by), [record]).outcome == outcome
+
+
+CONFLICTS = {
+    "paused twice": (("pause",), "pause", "is paused already, by ann"),
+    "resumed and not paused": ((), "resume", "is neither paused nor ended by a loop"),
+    "paused and closed": (("cut",), "pause", "is closed, by ann; reset opens it again"),
+    "cut twice": (("cut",), "cut", "is closed, by ann; reset opens it again"),
+}
+
+
+@pytest.mark.parametrize("name", CONFLICTS)
+async def test_what_was_done_before(name: str, store: Store) -> None:
+    before, verb, words = CONFLICTS[name]
+    session = unique("s")
+    async with live(store) as running:
+        await go_round(running, session, 1)
+    for deed in before:
+        await runs_of(store).act(deed, session, "ann")
+    status, _, told = await refused(runs_of(store).act(verb, session, "bob"))
+
+    assert (status, told) == (409, f"session {session} {words}")
+    assert [one.what for one in (await runs_of(store).shown(session)).history] == list(before)
 
 
 MESSAGES = '[ {"role":"user", "content":"行\\u0000 1.10"} ]'.encode()
@@ -196,11 +240,13 @@ async def test_records_of_another_version_are_left_out(store: Store) -> None:
     assert (await runs_of(store).shown(session)).records == before.records
 
 
-@pytest.mark.parametrize("state", ["", "paused", "need_human"])
-def test_states(state: str) -> None:
-    assert wanted_state(state) == state
+async def test_lists_by_state(store: Store) -> None:
+    async with live(store) as running:
+        for session in ("a", "b", "c"):
+            await go_round(running, session, 1)
+    await runs_of(store).act("pause", "b", "ann")
 
-
-def test_no_such_state() -> None:
+    for state, names in {"paused": ["b"], "active": ["c", "a"], "need_human": [], "": ["c", "b", "a"]}.items():
+        assert [name(one) for one in await runs_of(store).listed(state)] == names
     with pytest.raises(BadAsk, match="must be one of active, paused, need_human, waiting, closed"):
-        wanted_state("open")
+        await runs_of(store).listed("open")

@@ -94,7 +94,7 @@ def test_the_facts_can_be_read_again(lines):
     ],
 )
 def test_what_is_said_only_when_it_is_so(lines, report, key, expected):
-    said, silent = (json.loads(line) for line in lines(reports=[report, turn(2)]))
+    said, silent = (json.loads(line) for line in lines(reports=[report, turn(2, view=view(2, span=1))]))
 
     assert said[key] == expected
     assert key not in silent

@@ -172,9 +172,15 @@ def test_reasons_are_told_below_the_table():
         "    [guardproxy] read_file gave this",
         "    three times.",
     ]
-    assert reasons(records(would, exempted)) == [
+    assert reasons(records(would, would, turn(4), would, exempted, exempted)) == [  # once, where it begins
         "turn 3: observe (would firm) cycle x4: four rounds alike",
         "turn 3: observe cycle x4 (exempted): four rounds alike",
+    ]
+    held = replace(nudged(), decision=replace(nudged().decision, action="observe", exempted=("l1",)))
+    assert reasons(records(would, replace(would, thread="sub"), nudged(), nudged(), held)) == [
+        *["turn 3: observe (would firm) cycle x4: four rounds alike"] * 2,
+        *[why] * 2,
+        "turn 4: observe repeated_call x3 (exempted): read_file: 3 equal results",
     ]
 
 

@@ -71,7 +71,7 @@ def render(language: str, rung: Rung, finding: Finding, facts: Facts) -> str:
         raise ValueError(f"no text for {finding.rule}: it needs a tool, a count and a reason")
     told = _fill(words.RULES[finding.rule], finding, facts)
     meaning = _meaning(words, facts)
-    other = _fill(words.UNTRIED, finding, facts, tools=", ".join(facts.untried)) if facts.untried else ""
+    other = _fill(words.UNTRIED, finding, facts, tools=", ".join(map(_tool, facts.untried))) if facts.untried else ""
     ways = words.FIRM_WAYS if rung >= Rung.FIRM else words.WAYS
     parts: list[str] = [f"{GUARD_MARK} {words.SOURCE}", told, meaning, other, ways]
     text = words.JOIN.join(part for part in parts if part)
@@ -98,12 +98,12 @@ def summary(language: str, decision: Decision, progress: Progress) -> str:
     budget = decision.rule.startswith("budget.")
     lines = [
         f"{GUARD_MARK} {words.REFUSED if budget else words.ENDED}",
-        words.WHY.format(reason=decision.reason, rule=decision.rule),
+        words.WHY.format(reason=_quoted(decision.reason), rule=decision.rule),
     ]
     if progress.tools:
-        tools = ", ".join(f"{tool} ({count})" for tool, count in progress.tools)
+        tools = ", ".join(f"{_tool(tool)} ({count})" for tool, count in progress.tools)
         lines.append(words.DONE.format(steps=progress.steps, tools=tools))
-    lines += [words.FOUND.format(tool=tool, result=_quoted(result)) for tool, result in progress.found]
+    lines += [words.FOUND.format(tool=_tool(tool), result=_quoted(result)) for tool, result in progress.found]
     if progress.said:
         lines.append(words.SAID.format(said=_quoted(progress.said)))
     lines.append(words.OPEN_BUDGET if budget else words.OPEN_OVER if decision.over else words.OPEN)
@@ -147,14 +147,14 @@ def repair(language: str, tool: str, problems: Sequence[Problem], known: Sequenc
         words.PROBLEMS[one.kind].format(path=_quoted(one.path), expected=_quoted(one.expected), got=_quoted(one.got))
         for one in problems
     ]
-    names = words.KNOWN.format(tools=", ".join(f"`{_quoted(name)}`" for name in known)) if known else ""
+    names = words.KNOWN.format(tools=", ".join(f"`{_tool(name)}`" for name in known)) if known else ""
     return _note(words, _named(words.NOT_MADE, tool), *wrong, names, words.REPAIR_WAYS)
 
 
 def approval_notice(language: str, approval: str, tool: str, arguments: str, how: str) -> str:
     """The answer with which a run waits for a person's word on a call. `how`: the way to give it."""
     words = LANGUAGES[language]
-    asked = words.APPROVAL.format(tool=_quoted(tool), arguments=_quoted(short(arguments)), id=_quoted(approval))
+    asked = words.APPROVAL.format(tool=_tool(tool), arguments=_quoted(short(arguments)), id=_quoted(approval))
     return _lines(asked, words.HOW.format(how=_quoted(how)) if how else "", words.APPROVAL_THEN)
 
 
@@ -169,7 +169,7 @@ def paused_notice(language: str, who: str, why: str, how: str) -> str:
 def question_notice(language: str, tool: str, question: str, how: str) -> str:
     """The answer with which a run waits for what a person says to the agent's question."""
     words = LANGUAGES[language]
-    asked = words.QUESTION.format(tool=_quoted(tool), question=_quoted(short(question, QUESTION)))
+    asked = words.QUESTION.format(tool=_tool(tool), question=_quoted(short(question, QUESTION)))
     return _lines(asked, words.HOW.format(how=_quoted(how)) if how else "", words.QUESTION_THEN)
 
 
@@ -217,7 +217,8 @@ def block(finding: Finding) -> str:
 def _reason(words: ModuleType, decision: Decision, facts: Facts) -> str:
     finding = decision.finding
     if finding is None or finding.rule not in words.RULES:
-        return str(words.BUDGET).format(reason=decision.reason)
+        template = words.BUDGET if decision.rule.startswith("budget.") else words.REFUSED_CALLS
+        return str(template).format(reason=_quoted(decision.reason))
     return _fill(words.RULES[finding.rule], finding, facts)
 
 
@@ -241,7 +242,7 @@ def _fill(template: str, finding: Finding, facts: Facts, **more: str) -> str:
 
 def _filled(template: str, facts: Facts, period: int, **more: str) -> str:
     return template.format(
-        tool=facts.tool.strip() or "-",
+        tool=_tool(facts.tool),
         count=facts.count,
         arguments=_quoted(facts.arguments),
         result=_quoted(facts.result) or "-",
@@ -251,7 +252,12 @@ def _filled(template: str, facts: Facts, period: int, **more: str) -> str:
 
 
 def _named(template: str, tool: str) -> str:
-    return template.format(tool=_quoted(short(tool, QUOTE)) or "-")
+    return template.format(tool=_tool(tool))
+
+
+def _tool(name: str) -> str:
+    """A tool's name, which a model can make up like any other text."""
+    return _quoted(short(name)) or "-"
 
 
 def _note(words: ModuleType, *parts: str) -> str:
@@ -265,6 +271,8 @@ def _lines(*lines: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Content inside our words: without brackets that make it look like a harness's, and without earlier words of ours."""
-    text = text.partition(GUARD_MARK)[0].rstrip()
+    """Content inside our words: on one line, without brackets that make it look like a harness's, and without earlier
+    words of ours.
+    """
+    text = " ".join(text.partition(GUARD_MARK)[0].split())
     return text.replace("<", "‹").replace(">", "›").replace("`", "'")

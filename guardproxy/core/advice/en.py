@@ -154,6 +154,12 @@ COMPLETION: Mapping[str, str] = {
     "open_waits": "a call is still waiting for its approval or its result: {tools}.",
     "open_unanswered": "a call of the last message has no result yet: {tools}.",
     "open_pending": "the newest result of `{tool}` says that it is not ready yet: {result}.",
+    "tests_failed": "the answer says that the tests pass, but their newest run, with `{tool}`, failed: {result}.",
+    "tool_failed": "the answer says that all is done, but the newest call of `{tool}` failed and nothing resolved it: "
+    "{result}.",
+    "files_outside": "files were changed that are outside of what this task may change: {files}. It may change: {allowed}.",
+    "files_denied": "files were changed that have to stay as they are: {files}.",
+    "tests_not_run": "the answer speaks of tests that were run, but no call of this run has run any.",
 }
 """What a check of a final answer found. Placeholders differ a sentence; each says what is wrong and where it shows."""
 VERIFIER_REFUSED = "the check that this run's owner has set up did not accept the answer, without saying why."
@@ -210,3 +216,4 @@ ONE_AT_A_TIME = (
 HANDED_OVER = "This run is paused by the proxy that watches it, in place of its end; a person can let it go on."
 UNVERIFIED = "The result of this run did not pass its checks, and the run was not asked again."
 UNVERIFIED_LINE = "Not passed: {wrong}"
+REFUSED_CALLS = "the calls that were proposed are not carried out ({reason})."

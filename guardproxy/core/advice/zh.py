@@ -125,6 +125,11 @@ COMPLETION: Mapping[str, str] = {
     "open_waits": "有调用仍在等待批准或结果:{tools}。",
     "open_unanswered": "最后一条消息中的调用还没有结果:{tools}。",
     "open_pending": "`{tool}` 的最新结果表明它还没有就绪:{result}。",
+    "tests_failed": "回答说测试通过,但最近一次用 `{tool}` 运行的测试失败了:{result}。",
+    "tool_failed": "回答说一切已完成,但最近一次调用 `{tool}` 失败,并且没有得到解决:{result}。",
+    "files_outside": "修改了本任务允许范围之外的文件:{files}。允许修改:{allowed}。",
+    "files_denied": "修改了必须保持原样的文件:{files}。",
+    "tests_not_run": "回答提到运行过测试,但本次运行中没有任何调用运行过测试。",
 }
 """What a check of a final answer found. Placeholders differ a sentence; each says what is wrong and where it shows."""
 VERIFIER_REFUSED = "本次运行的负责人所设置的检查没有接受这个回答,也没有说明原因。"
@@ -175,3 +180,4 @@ ONE_AT_A_TIME = (
 HANDED_OVER = "监督本次运行的代理已将其暂停(而不是结束);可由人工决定是否继续。"
 UNVERIFIED = "本次运行的结果没有通过检查,并且不再要求模型重试。"
 UNVERIFIED_LINE = "未通过:{wrong}"
+REFUSED_CALLS = "所提出的调用不会被执行({reason})。"

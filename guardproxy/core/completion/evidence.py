@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from guardproxy.core.completion._candidate import Candidate
+from guardproxy.core.completion._claims import tells_trouble
 from guardproxy.core.completion._words import listed, say
 from guardproxy.core.model import Flag
 
@@ -26,6 +27,9 @@ _CUT = re.compile(
     r"\[(?:\.\.\.|…)\]|…\d+…|(?:\.{3}|…)\s*\Z|省略|截断"
 )
 """Words with which tools, clients and `mask.shortened` say that a result is shown in part."""
+
+_PLACEHOLDER = re.compile(r"\D*(?:(\d)\1{2,}|0*1?234(?:56?|567|5678|56789|567890)?|[xX#_-]{2,})\D*")
+"""Ids that only show what an id looks like: 0000, 12345, XXX."""
 
 _BARE = re.compile(r"[\W_]+")
 
@@ -82,7 +86,7 @@ def _cited(said: str, settings: Settings) -> Iterator[str]:
     if settings.pattern:
         for found in re.finditer(settings.pattern, said):
             text = (found[1] if found.re.groups else found[0]) or ""
-            if _bare(text):
+            if _bare(text) and not _PLACEHOLDER.fullmatch(text):
                 yield text.strip()
     low = said.casefold()
     for one in settings.ids:
@@ -101,7 +105,8 @@ def _known(candidate: Candidate) -> str:
     """All that was said by others than the model, in small letters, also without JSON's escapes."""
     texts = [message.text for message in (*candidate.ask.head, *candidate.ask.tail) if message.role != "assistant"]
     texts += [act.text for act in candidate.acts]
-    texts += [act.call.arguments for act in candidate.acts if act.succeeded and not act.flags & Flag.VOID]
+    tells = tells_trouble(candidate.said)  # what was asked for in vain may be named as such
+    texts += [act.call.arguments for act in candidate.acts if tells or (act.succeeded and not act.flags & Flag.VOID)]
     return "\n".join([*texts, *[plain for text in texts if "\\" in text for plain in _unescaped(text)]]).casefold()
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 from guardproxy.core.completion._candidate import Act, Candidate
 from guardproxy.core.completion._words import listed, say, told
 from guardproxy.core.model import Flag
+from guardproxy.core.tools import tool_of
 
 _UNDER_WAY = re.compile(
     r"(?i)\b(?:wait(?:s|ing)?|await(?:s|ing)?|pending|queued?|running|in progress|under way|underway|ongoing|"
@@ -28,7 +29,8 @@ class Settings:
     """Off unless switched on: most clients answer every call before they ask again."""
 
     tools: tuple[str, ...] = ()
-    """Name patterns of tools whose newest result must not say that it is not ready yet: `deploy`, `*_job`."""
+    """Name patterns of tools whose newest result must not say that it is not ready yet: `deploy`, `*_job`. Not of
+    shells and tools that read: what they show may say so of anything."""
 
     mode: Literal["off", "observe", "enforce"] = "off"
 
@@ -52,8 +54,15 @@ def _open(candidate: Candidate, settings: Settings, language: str) -> Iterator[s
         yield say(language, "open_unanswered", tools=listed((call.call.name for call in unanswered), mark=""))
     newest = {act.tool: act for act in candidate.recent}
     for act in newest.values():
-        if act.flags & Flag.PENDING and any(fnmatchcase(act.tool, one.strip().casefold()) for one in settings.tools):
+        named = any(fnmatchcase(act.tool, one.strip().casefold()) for one in settings.tools)
+        if named and act.flags & Flag.PENDING and not _shows(act, candidate):
             yield say(language, "open_pending", tool=act.call.name, result=act.text)
+
+
+def _shows(act: Act, candidate: Candidate) -> bool:
+    """Whether the tool shows things, whose words are content: files, what a command prints."""
+    tool = tool_of(act.tool, candidate.printer.rules)
+    return tool.reads or tool.shell
 
 
 def _unanswered(candidate: Candidate) -> list[Act]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jsonschema_rs import FancyRegexOptions, Validator, validator_for
+from jsonschema_rs import FancyRegexOptions, ValidationErrorKind, Validator, validator_for
 
 from guardproxy.core.completion._candidate import Candidate
 from guardproxy.core.completion._words import say, told
@@ -32,7 +32,7 @@ BACKTRACKS = 100_000
 
 _FENCE = re.compile(r"```[\w+-]*[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
 _BEGIN = re.compile(r"[{\[]")
-_UNSURE = frozenset(("backtrackLimitExceeded", "regexEngineFailure"))
+_UNSURE = (ValidationErrorKind.BacktrackLimitExceeded, ValidationErrorKind.RegexEngineFailure)
 _compiled: Memo[str, Validator] = Memo(64)
 
 
@@ -66,17 +66,23 @@ def check(candidate: Candidate, settings: Settings, language: str) -> str | None
     """Say where the answer does not fit the schema."""
     if len(candidate.said) > LONGEST or "final_answer(" in candidate.said:
         return None
+    try:
+        return _wrong(candidate, settings, language)
+    except RecursionError:  # deeper than can be read
+        return None
+
+
+def _wrong(candidate: Candidate, settings: Settings, language: str) -> str | None:
     validator = _validator(settings.json_schema)
-    errors: list[str] | None = None
+    first: list[str] | None = None
     for value in _values(candidate, settings):
-        found = _errors(validator, value)
-        if not found:
+        errors = _errors(validator, value)
+        if not errors:
             return None
-        errors = found if errors is None else errors
-    if errors is None:
+        first = errors if first is None else first
+    if first is None:
         return say(language, "no_json")
-    sentences = [say(language, "schema", error=error) for error in errors[:SHOWN]]
-    return told(language, sentences)
+    return told(language, [say(language, "schema", error=error) for error in first])
 
 
 def _values(candidate: Candidate, settings: Settings) -> Iterator[object]:
@@ -106,7 +112,7 @@ def _handed(arguments: str) -> Iterator[object]:
 def _parsed(text: str) -> Iterator[object]:
     try:
         yield json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+    except ValueError:
         return
 
 
@@ -126,7 +132,7 @@ def _inside(text: str) -> Iterator[object]:
             return
         try:
             value, at = _decoder.raw_decode(text, begun.start())
-        except (ValueError, RecursionError):
+        except ValueError:
             at = begun.end()
             continue
         yield value
@@ -137,13 +143,13 @@ def _errors(validator: Validator, value: object) -> list[str]:
     found = []
     try:
         for error in validator.iter_errors(value):
-            if error.kind.name in _UNSURE:
+            if isinstance(error.kind, _UNSURE):
                 return []
             where = ".".join(str(part) for part in error.instance_path)
             found.append(f"{where}: {error.message}" if where else error.message)
             if len(found) >= SHOWN:
                 break
-    except (ValueError, RecursionError):  # such as half of a surrogate pair
+    except ValueError:  # such as half of a surrogate pair
         return []
     return found
 

@@ -1,0 +1,50 @@
+"""What the client of a judged turn is given: the parts of a stream, signs of life, and one end, whole or streamed."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from guardproxy.http.whole import whole
+
+if TYPE_CHECKING:
+    from guardproxy.http.turn import Turn
+
+ALIVE_S = 10.0
+"""Seconds without a byte after which a client that waits is told that somebody is there."""
+
+
+class Outlet:
+    """The way to the client of one turn. `headers`: those of an answer in one piece, the provider's or ours."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._wrote = time.monotonic()
+        self.headers: list[tuple[str, str]] = []
+
+    async def write(self, data: bytes) -> None:
+        """Hand bytes on to a client that is streamed to."""
+        if data and self._turn.response is not None:
+            self._wrote = time.monotonic()
+            await self._turn.response.write(data)
+
+    async def alive(self) -> None:
+        """Tell a client that is streamed to, now and then, that somebody is there."""
+        if time.monotonic() - self._wrote > ALIVE_S:
+            await self.write(self._turn.surface.keep_alive())
+
+    async def finish(self, rest: bytes) -> web.StreamResponse:
+        """Settle, and hand on the end of the answer: of a stream its rest, else all of it."""
+        turn = self._turn
+        turn.settle()
+        if turn.response is None:
+            ours = turn.guard_headers()
+            known = {name for name, _ in ours}
+            return whole(200, [*[pair for pair in self.headers if pair[0] not in known], *ours], rest)
+        if turn.late_action:
+            await self.write(turn.surface.comment(turn.decision.action, turn.decision.rule))
+        await self.write(rest)
+        await turn.response.write_eof()
+        return turn.response
