@@ -57,6 +57,7 @@ __all__ = [
     "feedback",
     "keep_alive",
     "keep_calls",
+    "long_results",
     "message",
     "raw_messages",
     "read",
@@ -156,6 +157,14 @@ def ask_of(
 def conversation(ask: Ask) -> Ask:
     """The same ask with all its messages in its tail; the cost grows with the history."""
     return replace(ask, tail=tuple([_messages.neutral(one) for one in _conversation(ask)]), tail_start=0)
+
+
+def long_results(ask: Ask, size: int) -> list[tuple[int, Message]]:
+    """Results before the tail that may have more than `size` bytes of text, by index; of a long body little is read."""
+    messages = _conversation(ask)
+    found = messages.longer(size) if isinstance(messages, Messages) else enumerate(messages)
+    some = [(at, one) for at, one in found if at < ask.tail_start and _messages.role_of(one) == "tool"]
+    return sorted(((at, _messages.neutral(one)) for at, one in some), key=lambda pair: pair[0])
 
 
 def schema(ask: Ask, tool: str) -> Mapping[str, object] | None:
