@@ -431,6 +431,21 @@ def test_an_attempt_whose_calls_are_dropped() -> None:
     assert watcher.joint().calls == 0
 
 
+def test_a_call_that_passed_need_not_be_named_among_those_kept() -> None:
+    raw = calling([tc(0, "a", "g", "{}")], [tc(1, "b", "f", "{}")])
+    out, watcher = gated(raw, F)
+    assert out + watcher.release(frozenset([1])) == raw
+    assert watcher.joint().calls == 2
+
+
+@pytest.mark.parametrize("finish", ["length", "stop", "tool_calls", "tool_use"])
+def test_without_calls_the_finish_reason_is_stop(finish: str) -> None:
+    out, watcher = gated(calling([tc(0, "a", "f", "{}")], finish=finish))
+    assert Client(out + watcher.release(frozenset())).finishes == ["stop"]
+    out, watcher = gated(calling([tc(0, "a", "f", "{}"), tc(1, "b", "f", "{}")], finish=finish))
+    assert Client(out + watcher.release(frozenset([1]))).finishes == [finish]
+
+
 def test_numbered_blocks_of_reasoning_stay_apart() -> None:
     """Clients put blocks of one number together; two thoughts with one signature would be refused by the provider."""
 
