@@ -198,7 +198,7 @@ class GatedStream:
         joined, self._given = self._joined, len(kept)
         joined.stop = self._late > 0 and not kept and not joined.given
         late = gathered.chunks[-self._late :] if self._late else []
-        rest = [[entry for number, entry in chunk if number < self._early] for chunk in late]
+        rest = [[entry for number, entry in chunk if 0 <= number < self._early] for chunk in late]
         out = [joined.made({"tool_calls": entries}) for entries in rest if entries]
         for event in held:
             if kept and ends(event):
@@ -215,8 +215,11 @@ class GatedStream:
         return joined.end("tool_calls" if joined.given else "stop")
 
     def _lacks(self, keep: frozenset[int]) -> bool:
-        """Whether a call that is held is not to be kept."""
-        return any(number >= self._early and place not in keep for place, number in enumerate(self._gathered().order))
+        """Whether a call that is held is not to be kept; of very many, some cannot even be told."""
+        order = self._gathered().order
+        return self._count() > len(order) or any(
+            number >= self._early and place not in keep for place, number in enumerate(order)
+        )
 
     def _gathered(self) -> Gathered:
         return Gathered().stream(self._events)

@@ -24,15 +24,24 @@ class Wants(NamedTuple):
     cleans: bool
     calls: bool
     finals: bool
+    holds: bool  # final answers are held, since one may be sent back
+    guards: bool  # calls that nobody may see unjudged: forbidden ones, and those that a person has to allow
 
 
-def wants(policy: Policy, *, verifies: bool) -> Wants:
-    """What of it there is to do; asked once, since most policies want nothing."""
+def wants(policy: Policy, *, verifies: str = "") -> Wants:
+    """What of it there is to do; asked once, since most policies want nothing. `verifies`: the verifier's mode."""
     tools, asked = policy.tools, policy.proposals.get("arguments")
+    checks = completion.in_use(policy.completion)
+    enforced = "enforce" in (verifies, *(getattr(one, "mode", "") for one in checks.values()))
     return Wants(
         cleans=any(getattr(one, "mode", "off") != "off" for one in policy.hygiene.values()),
         calls=bool(tools.deny or tools.approval or tools.human) or getattr(asked, "mode", "off") != "off",
-        finals=bool(completion.in_use(policy.completion)) or verifies,
+        finals=bool(checks) or verifies in ("observe", "enforce"),
+        holds=policy.final.hold and enforced,
+        guards=any(
+            listed and getattr(policy.proposals.get(name), "mode", "off") == "enforce"
+            for name, listed in (("deny", tools.deny), ("approval", tools.approval))
+        ),
     )
 
 
