@@ -74,9 +74,10 @@ class Do:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Time passes."""
+    """Time passes. `really`: it is waited for, where the clock of approvals is meant."""
 
     seconds: float
+    really: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Ask:
     the provider was sent. `says`: what our words in the last request (or in any result before it) are like; `quiet`:
     nothing of ours is in it. `user`: the agent adds this before it asks. `lost`: the answer does not reach it, and it
     will ask again. `forgets`: it does not append the answer. `meanwhile`: what a person does while it waits.
-    `results`: of the calls by id, null = none. `more`: of the body. `edits`: messages of the history that are changed.
+    `results`: of the calls by id, null = none. `more`: of the body.
     """
 
     answers: tuple[Said, ...] = ()
@@ -113,6 +114,9 @@ class Ask:
     chunks: str = ""  # an expression that the bytes of a stream must match
     arguments: Mapping[str, str] = field(default_factory=dict)  # of calls that the agent is given, by id
     error: str = ""  # code of an error in the answer's place
+    untouched: bool = False  # the answer is the provider's, byte for byte
+    send: Mapping[str, str] = field(default_factory=dict)  # headers of the request
+    edits: str | None = None  # what `x-guardproxy-edit` says beside the usage that is asked for
 
 
 Part = Ask | Do | Later
@@ -172,7 +176,10 @@ class Actor:
     async def part(self, part: Part) -> None:
         """One of the parts."""
         if isinstance(part, Later):
-            self.live.offset_ms += round(part.seconds * 1000)
+            if part.really:
+                await asyncio.sleep(part.seconds)
+            else:
+                self.live.offset_ms += round(part.seconds * 1000)
         elif isinstance(part, Do):
             await self.do(part)
         else:
@@ -235,6 +242,11 @@ class Actor:
         assert len(reached) == len(ask.answers), f"the provider was asked {len(reached)} times: {shapes} {answer.body!r}"
         self._sent(ask, reached, shapes)
         self._said(ask, answer)
+        if ask.untouched:
+            plain = provider.sent[-1]
+            if self.stream:
+                plain = b"".join(event + b"\n\n" for event in plain.split(b"\n\n") if event and b'"usage"' not in event)
+            assert answer.body == plain
         message = self._got(ask, answer)
         for name, expected in ask.report.items():
             assert getattr(report, name) == expected, (name, getattr(report, name))
@@ -246,7 +258,7 @@ class Actor:
         if not self.plot.offered:
             body.pop("tools")
         body["stream"] = self.stream
-        sent = self.live.post(body, {"x-guardproxy-session-id": self.session})
+        sent = self.live.post(body, {"x-guardproxy-session-id": self.session, **ask.send})
         if ask.meanwhile is None:
             return await sent
         answer, _ = await asyncio.gather(sent, self._meanwhile(ask.meanwhile))
@@ -292,6 +304,9 @@ class Actor:
             if not (streamed and name == "x-guardproxy-verification"):
                 found = answer.headers.get(name, "")
                 assert re.search(pattern, found) if pattern else not found, (name, found)
+        if ask.edits is not None:
+            said = [one for one in answer.headers.get("x-guardproxy-edit", "").split(",") if one not in ("", "usage")]
+            assert ",".join(said) == ask.edits
         if ask.chunks and self.stream:
             assert re.search(ask.chunks.encode(), answer.body), answer.body
 

@@ -139,7 +139,7 @@ def of_loops() -> list[Plot]:
                     Said("Nothing."),
                     text="Once more.\n\nNothing.",
                     verdict="refuse",
-                    chunks="Once .*more",
+                    chunks="(?s)Once .*more",
                 ),
                 Ask((Said("Yes."),), text="Yes.", user="Sure?", sent=(f"{again} A U",)),
             ],
