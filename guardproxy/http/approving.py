@@ -24,6 +24,7 @@ from guardproxy.core.model import Ask, Call, Rung
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import GuardError, StoreError
 from guardproxy.http import deciding, sealed
+from guardproxy.http.ledger import with_rounds
 from guardproxy.http.sealed import Held
 from guardproxy.http.whole import whole
 from guardproxy.store.approvals import Approval
@@ -173,7 +174,7 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
         raws = turn.surface.calls_in_message(held.message)
         back = PutBack(_place(turn, name), (held.message, *turn.surface.results(raws, [text] * len(raws))))
         turn.edits = (*turn.edits, back)
-        turn.kept.append(back)
+        turn.kept.append(with_rounds(back, turn.put_back))
     return None
 
 
