@@ -180,7 +180,9 @@ def with_rounds(back: PutBack, others: Sequence[Edit]) -> PutBack:
     for one in others:
         if isinstance(one, PutBack) and one.index == back.index:
             calls, after = (*one.calls, *back.calls), (*one.after, *back.after)
-            back = replace(back, before=(*one.before, *back.before), calls=calls, after=after, said=one.said or back.said)
+            back = replace(
+                back, before=(*one.before, *back.before), calls=calls, after=after, said=one.said or back.said
+            )
     return back
 
 
