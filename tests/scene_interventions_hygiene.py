@@ -55,7 +55,7 @@ TIDIED: dict[str, tuple[str, dict[str, object], str, str, str, str]] = {
         {},
         "read",
         "Error: no such file or directory: 1",
-        "not there under this name",
+        "not there as it was named",
         "advice",
     ),
     "a refused access": ("errors", {}, "read", "Error: permission denied", "refused access", "advice"),

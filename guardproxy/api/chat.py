@@ -55,6 +55,7 @@ __all__ = [
     "conversation",
     "error",
     "feedback",
+    "first_language",
     "keep_alive",
     "keep_calls",
     "long_results",
@@ -157,6 +158,11 @@ def ask_of(
 def conversation(ask: Ask) -> Ask:
     """The same ask with all its messages in its tail; the cost grows with the history."""
     return replace(ask, tail=tuple([_messages.neutral(one) for one in _conversation(ask)]), tail_start=0)
+
+
+def first_language(ask: Ask) -> str:
+    """The language of the head alone: what is said again on every turn must not change as a conversation goes on."""
+    return _messages.language(ask.head, ())
 
 
 def long_results(ask: Ask, size: int) -> list[tuple[int, Message]]:

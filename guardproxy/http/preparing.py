@@ -47,15 +47,18 @@ def wants(policy: Policy, *, verifies: str = "") -> Wants:
 
 def clean(turn: Turn) -> tuple[Edit, ...]:
     """The edits that tidy tool results; what is appended stands in the ledger afterwards, like advice."""
-    policy, ask = turn.proxy.policy, turn.ask
+    policy, ask, surface = turn.proxy.policy, turn.ask, turn.surface
+    if turn.seen.panic:
+        return ()
     found = hygiene.clean(
         ask,
         policy.hygiene,
         policy.tools,
-        turn.language,
-        whole=partial(turn.surface.conversation, ask),
+        surface.first_language(ask) if policy.language == "auto" else policy.language,
+        whole=partial(surface.conversation, ask),
         since_ms=turn.seen.since_ms,
         printer=turn.proxy.printer,
+        long=partial(surface.long_results, ask),
     )
     done, decision = turn.outcome, turn.decision
     done.hygiene = tuple((one.name, one.mode, one.tool) for one in found.done)
