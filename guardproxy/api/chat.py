@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from guardproxy.api import _messages
 from guardproxy.api._chat_halt import OFF, RULE, Options
-from guardproxy.api._chat_made import closing, feedback, keep_alive, replay_message, results
+from guardproxy.api._chat_made import closing, feedback, keep_alive, replay_message, results, sound
 from guardproxy.api._chat_watch import Watcher, watch
 from guardproxy.api._chat_write import write
 from guardproxy.api._declared import declare
@@ -53,6 +53,7 @@ __all__ = [
     "reply",
     "results",
     "schema",
+    "sound",
     "too_long",
     "watch",
     "widen",
