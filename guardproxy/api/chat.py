@@ -22,7 +22,7 @@ from guardproxy.api._chat_held import (
     read_message,
     with_arguments,
 )
-from guardproxy.api._chat_made import closing, feedback, keep_alive, replay_message, results
+from guardproxy.api._chat_made import closing, feedback, keep_alive, replay_message, results, sound
 from guardproxy.api._chat_watch import Watcher, watch
 from guardproxy.api._chat_write import write
 from guardproxy.api._declared import declare
@@ -67,6 +67,7 @@ __all__ = [
     "reply",
     "results",
     "schema",
+    "sound",
     "too_long",
     "watch",
     "widen",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+import openai
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -486,3 +489,40 @@ def test_indices_of_calls_that_passed_are_not_used_again() -> None:
     out, watcher = gated(calling([tc(1, "a", "g", "{}")], [tc(2, "b", "f", "{}")], [tc(3, "c", "g", "{}")]), F)
     client = Client(out + watcher.release(frozenset([0, 2])))
     assert {index: call[2] for index, call in client.by_index.items()} == {1: "a", 2: "c"}
+
+
+def test_a_real_client_makes_one_message_of_joined_attempts() -> None:
+    """OpenAI's SDK, which is strict about indices, roles and ends."""
+    total, joint = b"", None
+    for number, keep in enumerate([None, None, frozenset([1])]):
+        calls = [{**tc(at, f"c{number}{at}", "f", '{"n":1}'), "type": "function"} for at in range(2)]
+        raw = calling(calls[:1], calls[1:], text=f"t{number}", prompt_tokens=3, completion_tokens=2, total_tokens=5)
+        raw = raw.replace(b'"id": "r"', b'"created": 5, "object": "chat.completion.chunk", "id": "r%d"' % number)
+        watcher = chat.watch(ask(stream=True), gate=chat.Gate(ALL), joint=joint)
+        total += watcher.feed(raw) + watcher.finish()
+        total += watcher.release(keep) if keep else b""
+        joint = watcher.joint()
+
+    class Provider(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(total)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Provider) as server:
+        Thread(target=server.handle_request).start()
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        with (
+            openai.OpenAI(api_key="x", base_url=url, max_retries=0) as client,
+            client.chat.completions.stream(model="m", messages=[{"role": "user", "content": "hi"}]) as stream,
+        ):
+            found = stream.until_done().get_final_completion()
+    (choice,) = found.choices
+    assert (found.id, choice.message.content, choice.finish_reason) == ("r0", "t0\n\nt1\n\nt2", "tool_calls")
+    assert [(call.id, call.function.arguments) for call in choice.message.tool_calls or []] == [("c21", '{"n":1}')]
+    assert found.usage is not None
+    assert found.usage.total_tokens == 15
