@@ -89,7 +89,7 @@ async def _open(turn: Turn, asked: Objection, call: Call, message: bytes) -> App
         expires_ms=now + round(terms.expire_seconds * 1000),
         sealed=proxy.sealer.seal_held(name, held),
     )
-    await proxy.books.approvals.open(turn.opening.org, approval)
+    await proxy.books.approvals.open(turn.opening.org, approval, turn.offset_ms)
     return approval
 
 
@@ -102,7 +102,7 @@ async def _wait(run: Guarded, name: str) -> str:
         await asyncio.sleep(LOOK_S)
         await run.outlet.alive()
         try:
-            found = await turn.proxy.books.approvals.get(turn.opening.org, name)
+            found = await turn.proxy.books.approvals.get(turn.opening.org, name, turn.offset_ms)
         except StoreError:
             continue
         state = found.state if found else "expired"
@@ -168,8 +168,9 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
         text = _told(turn, asked, approval, held)
         raws = turn.surface.calls_in_message(held.message)
         back = PutBack(_place(turn, name), (held.message, *turn.surface.results(raws, [text] * len(raws))))
-        turn.edits = (*turn.edits, back)
-        turn.kept.append(back)
+        if back not in turn.put_back:  # it stands there since an attempt that failed
+            turn.edits = (*turn.edits, back)
+            turn.kept.append(back)
     return None
 
 
@@ -201,7 +202,7 @@ async def _release(turn: Turn, name: str, held: Held) -> web.StreamResponse | No
 async def found(turn: Turn, name: str) -> tuple[Approval | None, Held | None]:
     """The approval and its content, edited where a person did."""
     try:
-        approval = await turn.proxy.books.approvals.get(turn.opening.org, name)
+        approval = await turn.proxy.books.approvals.get(turn.opening.org, name, turn.offset_ms)
     except StoreError:
         return None, None
     if approval is None:
@@ -226,7 +227,7 @@ def _edited(turn: Turn, held: Held, arguments: str) -> bytes:
 async def claimed(turn: Turn, name: str) -> bool:
     """Whether this turn is the one that releases the call."""
     try:
-        return bool(await turn.proxy.books.approvals.claim(turn.opening.org, name, turn.opening.token))
+        return bool(await turn.proxy.books.approvals.claim(turn.opening.org, name, turn.opening.token, turn.offset_ms))
     except StoreError:
         return False
 

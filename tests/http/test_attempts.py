@@ -149,9 +149,7 @@ async def test_a_model_that_does_not_heed_tool_choice(store: Store, stream: bool
 @BOTH
 async def test_usage_is_estimated_over_all_attempts(store: Store, stream: bool) -> None:
     async with live(store, policy=POLICY, tools=DENY) as running:
-        running.provider.script = then(
-            Said("I clean up.", calls=[FORBIDDEN], usage=None), Said("x" * 400, usage=None)
-        )
+        running.provider.script = then(Said("I clean up.", calls=[FORBIDDEN], usage=None), Said("x" * 400, usage=None))
         agent = Agent(running, stream=stream)
         await agent.turn()
         await running.proxy.quiet()
@@ -249,7 +247,12 @@ async def test_a_call_in_the_old_form(store: Store, stream: bool) -> None:
 @pytest.mark.parametrize("more", [{"mode": "observe"}, {}], ids=["observe", "panic"])
 async def test_nothing_is_done_where_nothing_may_be(store: Store, stream: bool, more: Json) -> None:
     """An observing policy, and a panic: calls go to the agent, no answer waits or is sent back, results are as long."""
-    policy: Json = {"refuse": "enforce", "final": {"hold": True}, "hygiene": {"truncate": {"mode": "enforce", "max_tokens": 200}}, **more}
+    policy: Json = {
+        "refuse": "enforce",
+        "final": {"hold": True},
+        "hygiene": {"truncate": {"mode": "enforce", "max_tokens": 200}},
+        **more,
+    }
     policy["completion"] = {"required_tools": {"tools": ["search"]}}
     async with live(store, policy=policy, tools={**DENY, "approval": ["send"]}) as running:
         if not more:
