@@ -94,7 +94,7 @@ async def _open(turn: Turn, asked: Objection, call: Call, message: bytes) -> App
         expires_ms=now + round(terms.expire_seconds * 1000),
         sealed=proxy.sealer.seal_held(name, held),
     )
-    await proxy.books.approvals.open(turn.opening.org, approval)
+    await proxy.books.approvals.open(turn.opening.org, approval, turn.offset_ms)
     return approval
 
 
@@ -107,7 +107,7 @@ async def _wait(run: Guarded, name: str) -> str:
         await asyncio.sleep(LOOK_S)
         await run.outlet.alive()
         try:
-            found = await turn.proxy.books.approvals.get(turn.opening.org, name)
+            found = await turn.proxy.books.approvals.get(turn.opening.org, name, turn.offset_ms)
         except StoreError:
             continue
         state = found.state if found else "expired"
@@ -173,8 +173,9 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
         text = _told(turn, asked, approval, held)
         raws = turn.surface.calls_in_message(held.message)
         back = PutBack(_place(turn, name), (held.message, *turn.surface.results(raws, [text] * len(raws))))
-        turn.edits = (*turn.edits, back)
-        turn.kept.append(with_rounds(back, turn.put_back))
+        if back not in turn.put_back:  # it stands there since an attempt that failed
+            turn.edits = (*turn.edits, back)
+            turn.kept.append(with_rounds(back, turn.put_back))
     return None
 
 
@@ -206,7 +207,7 @@ async def _release(turn: Turn, name: str, held: Held) -> web.StreamResponse | No
 async def found(turn: Turn, name: str) -> tuple[Approval | None, Held | None]:
     """The approval and its content, edited where a person did."""
     try:
-        approval = await turn.proxy.books.approvals.get(turn.opening.org, name)
+        approval = await turn.proxy.books.approvals.get(turn.opening.org, name, turn.offset_ms)
     except StoreError:
         return None, None
     if approval is None:
@@ -231,7 +232,7 @@ def _edited(turn: Turn, held: Held, arguments: str) -> bytes:
 async def claimed(turn: Turn, name: str) -> bool:
     """Whether this turn is the one that releases the call."""
     try:
-        return bool(await turn.proxy.books.approvals.claim(turn.opening.org, name, turn.opening.token))
+        return bool(await turn.proxy.books.approvals.claim(turn.opening.org, name, turn.opening.token, turn.offset_ms))
     except StoreError:
         return False
 
