@@ -135,6 +135,28 @@ async def test_reset_opens_a_session_with_a_new_span_and_keeps_its_totals(store:
     assert view.counts == {"tool:bash": 1}  # those of the span before are gone
 
 
+async def test_after_a_reset_words_re_arm_three_times_again(store: Store) -> None:
+    agent = Agent(store, session="s")
+    for number in range(5):
+        view = await agent.begin()
+        assert (view.closed, view.rearmed) == (number == 4, min(number, 3))
+        await agent.settle("own", close="cycle")
+        agent.took(user=f"words {number}")
+    await store.runs.reset(ORG, "s", "ann")
+    for number in range(5, 10):
+        view = await agent.begin()
+        assert (view.closed, view.rearmed) == (number == 9, min(number - 5, 3))
+        await agent.settle("own", close="cycle")
+        agent.took(user=f"words {number}")
+
+
+async def test_after_a_reset_nothing_is_waited_for(store: Store) -> None:
+    agent = Agent(store, session="s")
+    await agent.begin()
+    await agent.settle(status="need_human")
+    assert (await store.runs.reset(ORG, "s", "ann")).state == "active"
+
+
 async def test_a_turn_that_is_open_at_a_reset_counts_into_the_totals_alone(store: Store) -> None:
     agent = Agent(store, session="s")
     await agent.begin()
