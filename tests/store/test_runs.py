@@ -91,6 +91,23 @@ async def test_a_pause_by_a_person_is_not_taken_over_by_a_policy(store: Store) -
     assert (view.paused, view.paused_why) == ("operator", "wait")
 
 
+@pytest.mark.parametrize("what", ["pause", "cut"])
+async def test_under_another_name_it_is_held_all_the_same(store: Store, what: str) -> None:
+    """Clients that send a trace id as a session id have another one with each request."""
+    agent = Agent(store, session="s", ids="x")
+    await agent.turn()
+    await getattr(store.runs, what)(ORG, "s", "ann")
+    agent.session = "s2"
+    for number in (1, 2):
+        view = await agent.begin()
+        assert (view.session, view.thread, view.answers) == ("s", "aaaaaaaaaaaa-1", number)
+        assert (view.paused, view.closed_by) == (("operator", "") if what == "pause" else ("", "operator"))
+    assert await store.session_state(ORG, "s2") is None
+    await store.runs.reset(ORG, "s", "ann")
+    view = await agent.begin()
+    assert (view.session, view.admitted, view.new_session, view.steps) == ("s2", True, True, 2)
+
+
 async def test_cut_while_a_turn_is_open(store: Store) -> None:
     agent = Agent(store, session="s")
     view = await agent.begin()
