@@ -136,7 +136,7 @@ class GatedStream:
         if what is Kind.CALL:
             return self._call(event)
         if what is Kind.END and self._held and not self._shut and not self._final and self._named():
-            return self._flush() + self._give(event)
+            return self._pass_calls() + self._give(event)
         keeps = self._final if what is Kind.TEXT else what is Kind.END and (self._final or bool(self._held))
         if not keeps:
             return self._give(event)
@@ -155,7 +155,7 @@ class GatedStream:
                 self._held.append(event)
                 self._late += 1
                 return before
-        return before + self._flush() + self._give(event)
+        return before + self._pass_calls() + self._give(event)
 
     def _wants(self) -> bool:
         """Whether one of the calls so far is to be judged."""
@@ -172,10 +172,14 @@ class GatedStream:
     def _count(self) -> int:
         return self._answer.first.call_count
 
+    def _pass_calls(self) -> bytes:
+        """The calls so far, which nobody wants."""
+        self._late, self._early = 0, self._count()
+        return self._flush()
+
     def _flush(self) -> bytes:
         """What is held after all is not wanted."""
         held, self._held = self._held, []
-        self._late, self._early = 0, self._count()
         return b"".join([self._give(event) for event in held])
 
     def _give(self, event: bytes) -> bytes:
@@ -219,4 +223,4 @@ class GatedStream:
         return any(number >= self._early and place not in keep for place, number in enumerate(self._gathered().order))
 
     def _gathered(self) -> Gathered:
-        return Gathered().stream(self._events)
+        return Gathered().stream(self._events, min(self._answer.choices, default=0))
