@@ -1,7 +1,8 @@
 """Holds back the tool calls of a stream until they were judged: text flows meanwhile.
 
 Before the first call that the gate wants, everything passes as it came. From it on, calls are held with all that must
-come after them: finish reason, usage, [DONE]. Released as they are, they are the provider's own bytes.
+come after them: finish reason, usage, [DONE]; text in one chunk with a call waits with it. Released as they are, they
+are the provider's own bytes.
 """
 
 from __future__ import annotations
