@@ -19,11 +19,16 @@ if TYPE_CHECKING:
 
 
 class Wants(NamedTuple):
-    """What a policy looks at on every turn: results on their way in, calls without a loop, final answers."""
+    """What a policy looks at on every turn: results on their way in, calls without a loop, final answers.
+
+    `people`: calls may wait for a person. Then all calls of an answer wait until they are judged, since what waits goes
+    with what stands beside it: nothing of it is carried out twice.
+    """
 
     cleans: bool
     calls: bool
     finals: bool
+    people: bool
 
 
 def wants(policy: Policy, *, verifies: bool) -> Wants:
@@ -33,6 +38,10 @@ def wants(policy: Policy, *, verifies: bool) -> Wants:
         cleans=any(getattr(one, "mode", "off") != "off" for one in policy.hygiene.values()),
         calls=bool(tools.deny or tools.approval or tools.human) or getattr(asked, "mode", "off") != "off",
         finals=bool(completion.in_use(policy.completion)) or verifies,
+        people=any(
+            rules and getattr(policy.proposals.get(name), "mode", "off") == "enforce"
+            for name, rules in (("approval", tools.approval), ("human", tools.human))
+        ),
     )
 
 
