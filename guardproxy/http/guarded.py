@@ -87,7 +87,8 @@ class Guarded:
         calls = turn.inspection is not None and self.drop is None
         if turn.ask.choices > 1 or not (text or calls):
             return None
-        return Gate(turn.inspection.concerns if calls and turn.inspection else _nothing, text=text, calls=True)
+        wants = _nothing if not calls or turn.inspection is None else turn.inspection.concerns
+        return Gate(_every if calls and turn.proxy.wants.people else wants, text=text, calls=True)
 
     # -------------------------------------------------------------------------------------------- what we say to it
 
@@ -222,3 +223,7 @@ class Guarded:
 
 def _nothing(_tool: str) -> bool:
     return False
+
+
+def _every(_tool: str) -> bool:
+    return True

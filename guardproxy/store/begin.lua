@@ -316,7 +316,10 @@ if not aside then
 
   -- The facts of the new rounds, and where the ring has become too long, only its newest.
   local added, some = '', 0
-  if rearm or genuine then added, some = ARGV[2], 1 end -- in front: a repeated answer is repeated in the new span
+  -- What a person has allowed is no loop: the soft ladder begins at its foot, the counters of the budgets go on.
+  local allowed = not same and (verdict == 'approved' or verdict == 'answered')
+  if allowed then call('DEL', P .. 'e:' .. run) end
+  if rearm or genuine or allowed then added, some = ARGV[2], 1 end -- in front: a repeated answer is repeated in the new span
   if blank then added, some = added .. ARGV[3], some + 1 end
   if news == 1 then
     added, some = added .. ARGV[#ARGV], some + history[1][3]
