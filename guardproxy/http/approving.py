@@ -173,7 +173,7 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
     if approval.state in DECIDED:
         raws = turn.surface.calls_in_message(held.message)
         results = turn.surface.results(raws, _results(turn, approval, held, len(raws)))
-        back = PutBack(_place(turn, name), (held.message, *results))
+        back = PutBack(_place(turn, name), (turn.surface.sound(held.message), *results))
         if back not in turn.put_back:  # it stands there since an attempt that failed
             turn.edits = (*turn.edits, back)
             turn.kept.append(with_rounds(back, turn.put_back))

@@ -137,7 +137,7 @@ class Guarded:
 
     def add(self, look: Look, after: Sequence[bytes]) -> None:
         """The answer that the client does not get stands in the conversation from now on, with what it is told."""
-        self.rounds += [look.watcher.raw_message(), *after]
+        self.rounds += [self.turn.surface.sound(look.watcher.raw_message()), *after]
         self._said = look.watcher.joint().text
 
     def passed(self, look: Look | None, error_type: str = "") -> None:
@@ -189,7 +189,7 @@ class Guarded:
         if objections:
             raw = look.watcher.raw_calls()
             texts = {one.position: one.text for one in objections}
-            calls = [(at, raw[at]) for at in sorted(texts)]
+            calls = [(at, turn.surface.sound(raw[at])) for at in sorted(texts)]
             after = turn.surface.results([raw[at] for at in sorted(texts)], [texts[at] for at in sorted(texts)])
         said = self._said
         turn.outcome.text = GAP.join(part for part in (said, turn.outcome.text) if part)

@@ -29,9 +29,9 @@ async def watch(proxy: Proxy) -> None:
         except StoreError:
             continue
         for turn in running:
-            if stopped.get(turn.seen.session, -1) >= turn.seen.now_ms:  # one that began later was let go on
-                if not _over(turn):
-                    turn.stop(WHY)
+            cut = stopped.get(turn.seen.session, -1) >= turn.seen.now_ms  # one that began later was let go on
+            if cut and not _over(turn):
+                turn.stop(WHY)
 
 
 def _over(turn: Turn) -> bool:
