@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from functools import partial
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -83,6 +84,22 @@ def _url(schemes: tuple[str, ...], value: str | None) -> str | None:
     return value.rstrip("/")
 
 
+def _network(value: str) -> str:
+    try:
+        ipaddress.ip_network(value, strict=False)
+    except ValueError as error:
+        raise ValueError("must be an address or a network such as 10.0.0.0/8") from error
+    return value
+
+
+def _host(value: str) -> str:
+    """A name or an address as it stands in a URL, without port and brackets."""
+    name = value.strip("[]").rstrip(".").lower()
+    if not name or any(letter.isspace() or letter in "/@" for letter in name):
+        raise ValueError("must be a name or an address, without scheme, port and path")
+    return name
+
+
 _http = AfterValidator(partial(_url, ("http", "https")))
 _redis = AfterValidator(partial(_url, ("redis", "rediss", "unix")))
 
@@ -101,6 +118,8 @@ InFlight = Annotated[Number, Field(ge=1, le=LARGEST_IN_FLIGHT)]
 Port = Annotated[Number, Field(ge=0, le=65535)]
 Text = Annotated[str, Field(min_length=1)]
 OptionalText = Annotated[str | None, BeforeValidator(_absent_if_empty)]
+Network = Annotated[str, AfterValidator(_network)]
+Host = Annotated[str, AfterValidator(_host)]
 HttpUrl = Annotated[str, _http]
 OptionalHttpUrl = Annotated[OptionalText, _http]
 OptionalRedisUrl = Annotated[OptionalText, _redis]

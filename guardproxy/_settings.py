@@ -40,11 +40,38 @@ class Listen(Section):
     workers: Annotated[Number, Field(ge=1, le=256)] = 1
 
 
+class Tls(Section):
+    """A certificate (with its chain) and its key, as PEM files. Read again when the configuration is."""
+
+    cert: kinds.OptionalText = None
+    key: kinds.OptionalText = None
+
+    @model_validator(mode="after")
+    def _both(self) -> Tls:
+        if bool(self.cert) != bool(self.key):
+            raise ValueError(f"{'cert' if self.key else 'key'}: is missing: a certificate and its key go together")
+        return self
+
+
 class Admin(Section):
-    """Where operators connect: /healthz, /readyz, /metrics, /panic. Keep it off the public net."""
+    """Where operators connect: /healthz, /readyz, /metrics, /panic, /admin/v1. Keep it off the public net.
+
+    `trusted_proxies`: networks of reverse proxies whose X-Forwarded-For the audit believes.
+    """
 
     host: Text = "127.0.0.1"
     port: Port = 8788
+    tls: Tls = Tls()
+    trusted_proxies: tuple[kinds.Network, ...] = ()
+
+
+class Outgoing(Section):
+    """Where webhooks and verifiers may be. Private, loopback and link-local addresses are refused, but for these hosts.
+
+    An exact name or address of a URL each: what a URL makes the proxy ask is then what its operator meant.
+    """
+
+    private_hosts: tuple[kinds.Host, ...] = ()
 
 
 class Upstream(Section):

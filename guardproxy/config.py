@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
-from guardproxy import _document, _kinds as kinds, _sections
+from guardproxy import _document, _hosts, _kinds as kinds, _sections
 from guardproxy._settings import (
     Admin,
     Limits,
     Listen,
+    Outgoing,
     Overload,
     Prices,
     Section,
@@ -100,9 +101,19 @@ class Config(Section):
     prices: Prices = Prices()
     overload: Overload = Overload()
     webhook: Webhook = Webhook()
+    outgoing: Outgoing = Outgoing()
     telemetry: TelemetrySection = TelemetrySection()
     tools: Tools = Field(default_factory=Tools)  # type: ignore[valid-type]  # a model made at import
     chat: Chat = Field(default_factory=Chat)  # type: ignore[valid-type]  # a model made at import
+
+    @model_validator(mode="after")
+    def _no_private_servers(self) -> Config:
+        """An address can be judged now; a name is when it is resolved (`http.private`)."""
+        urls = {"webhook.url": self.webhook.url, "policy.verifier.url": self.policy.verifier.url}
+        for path, url in urls.items():
+            if url and _hosts.refused(url, self.outgoing.private_hosts):
+                raise ValueError(f"{path}: {_hosts.WHY}")
+        return self
 
     def refuse_itself(self) -> None:
         """Raise ConfigError where the upstream is this very proxy: requests would go round in a circle.

@@ -1,15 +1,14 @@
-"""The admin API, /admin/v1: approvals and sessions, as JSON. Errors are problem+json (RFC 9457).
+"""The admin API, /admin/v1: what is the same for every route. The routes are in `http.objects`, a file an object.
 
-It has no log-in yet, so it answers on the loopback only: whoever can reach the listener could approve calls, the agent
-that asked for one too. A page in the operator's browser must not be able to either: what changes something asks for a
-JSON content type, which no page can send elsewhere without being asked first; and only names of the loopback are
-answered, so that a page cannot have a name of its own pointed here.
+A request is admitted (`gate`: tokens and roles, or the loopback), read into the route's models, carried out, written to
+the audit if it changed something, answered. Errors are problem+json (RFC 9457). What changes something asks for a JSON
+content type, which no page in a browser can send elsewhere without being asked first.
 """
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -17,115 +16,123 @@ import orjson
 from aiohttp import web
 
 from guardproxy.errors import BadAsk, GuardError
-from guardproxy.http import approvals, people, sessions
+from guardproxy.http import objects, people
 from guardproxy.http.app import Proxy
 from guardproxy.http.approvals import Desk
+from guardproxy.http.auditing import Actor, Notes
+from guardproxy.http.gate import Gate
+from guardproxy.http.objects import _read as reading
+from guardproxy.http.objects._openapi import document
+from guardproxy.http.objects._route import Call, Route, Told
 from guardproxy.http.sealed import Sealer
-from guardproxy.http.sessions import VERBS, Runs
+from guardproxy.http.sessions import Runs
+from guardproxy.http.switch import Switch
+from guardproxy.http.tokens import Keyring
 from guardproxy.store.redis import Store
-
-MOST, USUAL = 200, 50
-"""Items of a page, at most and unless told."""
-
-FAR = sessions.LISTED
-"""Items from the start that a cursor may point to: nothing is listed that is farther."""
 
 BODY = 1 << 19
 """Bytes of a request's body: an answer of `people.ANSWER` characters fits, however it is escaped."""
+
+LONGEST_ORG = 200
+"""Characters of an organisation's name."""
 
 PROBLEM = "application/problem+json"
 """The content type of errors."""
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_ETAG = re.compile(r'"([\x21\x23-\x7e]{1,200})"')
 
 
 class AdminV1:
-    """The routes under /admin/v1. `key`: of the ledger, 32 bytes."""
+    """The routes under /admin/v1. `key`: of the ledger, 32 bytes; `org`: where a request names none.
 
-    def __init__(self, store: Store, key: bytes, org: str = Proxy.org) -> None:
-        sealer = Sealer(key)
-        self._desk = Desk(store, sealer, org)
-        self._runs = Runs(store, sealer, org)
+    Without a gate there are no tokens: whoever sits at the same machine may do everything.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        key: bytes,
+        org: str = Proxy.org,
+        *,
+        gate: Gate | None = None,
+        keyring: Keyring | None = None,
+        switch: Switch | None = None,
+        notes: Notes | None = None,
+    ) -> None:
+        self._store = store
+        self._sealer = Sealer(key)
+        self._org = org
+        self._gate = gate or Gate(keyring)
+        self._keyring = keyring
+        self._switch = switch
+        self._notes = notes or Notes(store)
+        self.routes = (*objects.ROUTES, Route("GET", "/openapi.json", "viewer", self._document, dict, about="either"))
+        self._told = b""
 
     def application(self) -> web.Application:
         """The aiohttp application, to be added to the listener's under its prefix."""
-        app = web.Application(middlewares=[_problems, _no_strangers])
-        get, post = app.router.add_get, app.router.add_post
-        get("/approvals", self._approvals)
-        get("/approvals/{id}", self._approval)
-        post("/approvals/{id}/{verdict:approve|deny|answer}", self._decide)
-        get("/sessions", self._sessions)
-        get("/sessions/{id}", self._session)
-        post(f"/sessions/{{id}}/{{verb:{'|'.join(VERBS)}}}", self._steer)
-        post("/sessions/{id}/extend", self._extend)
-        get("/sessions/{id}/checkpoint", self._checkpoint)
-        post("/sessions/{id}/checkpoint/take", self._take)
+        app = web.Application(middlewares=[_problems])
+        for route in self.routes:
+            app.router.add_route(route.method, route.path, self._handler(route))
         return app
 
-    async def _approvals(self, request: web.Request) -> web.Response:
-        """GET with `state` (pending unless told; any = all), `session`, `limit`, `cursor`."""
-        query = _query(request, "state", "session", "limit", "cursor")
-        state = query.get("state", "pending")
-        found = await self._desk.listed("" if state == "any" else state)
-        found = [one for one in found if query.get("session", one.approval.session) == one.approval.session]
-        limit, skip = _page(query)
-        return _paged([approvals.as_json(one, whole=False) for one in found[skip : skip + limit + 1]], limit, skip)
+    def _handler(self, route: Route) -> _Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            return await self._serve(route, request)
 
-    async def _approval(self, request: web.Request) -> web.Response:
-        return _json(approvals.as_json(await self._desk.shown(request.match_info["id"]), whole=True))
+        return handle
 
-    async def _decide(self, request: web.Request) -> web.Response:
-        """POST approve {"arguments": {…}}, deny {"why": "…"}, answer {"text": "…"}; each may say `by` whom."""
-        one, verdict = request.match_info["id"], request.match_info["verdict"]
-        own = {"approve": ("why", "arguments"), "deny": ("why",), "answer": ("text",)}[verdict]
-        body = await _body(request, "by", *own)
-        by, why = _text(body, "by", "admin"), _text(body, "why")
-        if verdict == "approve":
-            shown = await self._desk.approve(one, by, why, _arguments(body))
-        elif verdict == "deny":
-            shown = await self._desk.deny(one, by, why)
-        else:
-            shown = await self._desk.answer(one, by, _text(body, "text"))
-        return _json(approvals.as_json(shown, whole=True))
+    async def _serve(self, route: Route, request: web.Request) -> web.Response:
+        actor = await self._gate.admit(request, route.role)
+        call = await self._call(route, request, actor)
+        told = await route.work(call)
+        if told.entry is not None:
+            await self._notes.note(told.entry)
+        return _answer(told)
 
-    async def _sessions(self, request: web.Request) -> web.Response:
-        """GET with `state`, `limit`, `cursor`."""
-        query = _query(request, "state", "limit", "cursor")
-        limit, skip = _page(query)
-        found = await self._runs.listed(query.get("state", ""), limit + 1, skip)
-        return _paged([sessions.as_json(one) for one in found], limit, skip)
+    async def _call(self, route: Route, request: web.Request, actor: Actor) -> Call:
+        query = _query(request)
+        org = self._org_of(route, query, actor)
+        return Call(
+            actor=actor,
+            org=org,
+            path=dict(request.match_info),
+            body=await _body(route, request),
+            query=reading.read(route.query, query) if route.query else reading.nothing(query),
+            expect=_expected(route, request),
+            store=self._store,
+            desk=Desk(self._store, self._sealer, org),
+            runs=Runs(self._store, self._sealer, org),
+            keyring=self._keyring,
+            switch=self._switch,
+        )
 
-    async def _session(self, request: web.Request) -> web.Response:
-        return _json(sessions.whole_json(await self._runs.shown(request.match_info["id"])))
+    def _org_of(self, route: Route, query: dict[str, str], actor: Actor) -> str:
+        """The organisation that a request is about. A token for one is never answered about another."""
+        if route.about == "whole" and actor.org:
+            told = f"this token is for {actor.org} alone; {route.path} is about all organisations"
+            raise GuardError(told, status=403, code="other_org")
+        if route.about != "org":
+            return ""
+        org = query.pop("org", actor.org or self._org)
+        if not org.strip() or len(org) > LONGEST_ORG or not org.isprintable():
+            raise BadAsk("must be the name of an organisation", param="org")
+        if actor.org not in ("", org):
+            raise GuardError(f"this token is for {actor.org} alone", status=403, code="other_org")
+        return org
 
-    async def _steer(self, request: web.Request) -> web.Response:
-        """POST pause, resume, cut, reset: {"why": "…", "by": "…"}."""
-        body = await _body(request, "by", "why")
-        by, why = _text(body, "by", "admin"), _text(body, "why")
-        run = await self._runs.act(request.match_info["verb"], request.match_info["id"], by, why)
-        return _json(sessions.whole_json(run))
-
-    async def _extend(self, request: web.Request) -> web.Response:
-        """POST {"turns": 50, "cost_usd": 5, "why": "…"}: by how much to raise which limit."""
-        body = await _body(request, "by", "why", *people.EXTENDABLE)
-        amounts = {name: _number(body, name) for name in people.EXTENDABLE if name in body}
-        by, why = _text(body, "by", "admin"), _text(body, "why")
-        return _json(sessions.whole_json(await self._runs.extend(request.match_info["id"], by, why, amounts)))
-
-    async def _checkpoint(self, request: web.Request) -> web.Response:
-        return _kept(await self._runs.checkpoint(request.match_info["id"]))
-
-    async def _take(self, request: web.Request) -> web.Response:
-        """POST {"generation": 3}: go on from it. A second one to do so gets 409."""
-        body = await _body(request, "by", "generation")
-        generation = body.get("generation")
-        if type(generation) is not int:
-            raise BadAsk("must be the number that the checkpoint has", param="generation")
-        return _kept(await self._runs.take(request.match_info["id"], generation, _text(body, "by", "admin")))
+    async def _document(self, _: Call) -> Told:
+        """This API as an OpenAPI 3.1 document."""
+        if not self._told:
+            self._told = orjson.dumps(document(self.routes))
+        return Told(raw=self._told)
 
 
-async def _body(request: web.Request, *known: str) -> dict[str, Any]:
-    """The object that was sent; nothing is an empty one. Unknown names are refused: a slip must not be left out."""
+async def _body(route: Route, request: web.Request) -> Any:
+    """What was sent; nothing is an empty object. Unknown names are refused: a slip must not be left out."""
+    if route.body is None:
+        return None
     if request.content_type != "application/json":
         raise BadAsk("send Content-Type: application/json", status=415, code="unsupported_media_type")
     raw = await request.clone(client_max_size=BODY).read()
@@ -135,92 +142,37 @@ async def _body(request: web.Request, *known: str) -> dict[str, Any]:
         raise BadAsk(f"the body is no JSON: {error}") from error
     if not isinstance(body, dict):
         raise BadAsk("the body must be a JSON object")
-    _known(body, known)
-    return body
+    return reading.read(route.body, body)
 
 
-def _query(request: web.Request, *known: str) -> Mapping[str, str]:
-    _known(request.query, known)
-    return request.query
+def _query(request: web.Request) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, text in request.query.items():
+        if name in found:
+            raise BadAsk("is said twice", param=name)
+        found[name] = text
+    return found
 
 
-def _known(given: Mapping[str, Any], known: Sequence[str]) -> None:
-    for name in given:
-        if name not in known:
-            raise BadAsk(f"is not known here; there are {', '.join(known)}", param=name)
+def _expected(route: Route, request: web.Request) -> str:
+    """The etag of If-Match. One that would not be looked at is refused: it would be taken for looked at."""
+    sent = request.headers.getall("If-Match", [])
+    if not sent:
+        return ""
+    if not (route.etag and route.changes):
+        raise BadAsk("nothing is compared here", param="If-Match")
+    found = _ETAG.fullmatch(sent[0].strip()) if len(sent) == 1 else None
+    if sent == ["*"]:
+        return ""
+    if found is None:
+        raise BadAsk("must be one etag, as it was answered: in quotes", param="If-Match")
+    return found[1]
 
 
-def _text(body: Mapping[str, Any], name: str, default: str = "") -> str:
-    text = body.get(name)
-    if text is None:
-        return default
-    if not isinstance(text, str):
-        raise BadAsk("must be a text", param=name)
-    return text
-
-
-def _number(body: Mapping[str, Any], name: str) -> float:
-    number = body[name]
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        raise BadAsk("must be a number", param=name)
-    return number
-
-
-def _arguments(body: Mapping[str, Any]) -> str | None:
-    """The arguments as JSON text, given so or as an object."""
-    given = body.get("arguments")
-    return given if given is None or isinstance(given, str) else people.written(given)
-
-
-def _page(query: Mapping[str, str]) -> tuple[int, int]:
-    """How many items, and how many are skipped."""
-    found = []
-    for name, usual, least, most in (("limit", USUAL, 1, MOST), ("cursor", 0, 0, FAR)):
-        text = query.get(name, str(usual))
-        if not (text.isascii() and text.isdecimal() and len(text) < 9 and least <= int(text) <= most):
-            raise BadAsk(f"must be a whole number from {least} to {most:,}", param=name)
-        found.append(int(text))
-    return found[0], found[1]
-
-
-def _paged(items: Sequence[dict[str, object]], limit: int, skip: int) -> web.Response:
-    """A page of `items`, of which there is one too many if another page follows."""
-    more = len(items) > limit and skip + limit <= FAR
-    return _json({"items": items[:limit], "next": str(skip + limit) if more else None})
-
-
-def _json(value: object, status: int = 200, kind: str = "application/json") -> web.Response:
-    return web.Response(body=orjson.dumps(value) + b"\n", status=status, content_type=kind)
-
-
-def _kept(kept: sessions.Checkpoint) -> web.Response:
-    return web.Response(body=sessions.kept_json(kept), content_type="application/json")
-
-
-@web.middleware
-async def _no_strangers(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Refuse who comes over the network, or by a name that a page had pointed here."""
-    local = request.transport.get_extra_info("sockname") if request.transport else None
-    if not (local and _loopback(str(local[0]))):
-        told = "the admin API has no log-in yet and answers on the loopback only; guardproxy approvals and sessions do"
-        raise GuardError(f"{told} the same on the store", status=403, code="not_local")
-    host = _name(request.host)
-    if not (_loopback(host) or host == "localhost"):
-        raise GuardError(f"{host} is no name of this machine; ask for 127.0.0.1", status=403, code="wrong_host")
-    return await handler(request)
-
-
-def _name(host: str) -> str:
-    """The host without its port."""
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    return name.rstrip(".").lower()
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _answer(told: Told) -> web.Response:
+    body = told.raw if told.body is None else told.body.model_dump_json().encode()
+    headers = {"ETag": f'"{told.etag}"'} if told.etag else {}
+    return web.Response(body=body + b"\n", status=told.status, content_type="application/json", headers=headers)
 
 
 @web.middleware
@@ -228,13 +180,19 @@ async def _problems(request: web.Request, handler: _Handler) -> web.StreamRespon
     try:
         return await handler(request)
     except GuardError as error:
-        return _problem(error.status, error.message, error.code, error.param)
+        return problem(error)
     except web.HTTPException as error:
         detail = f"{request.method} {request.path}: {error.reason.lower()}"
-        return _problem(error.status, detail, {404: "not_found"}.get(error.status, "invalid_request"))
+        code = {404: "not_found"}.get(error.status, "invalid_request")
+        allowed = {name: text for name, text in error.headers.items() if name == "Allow"}
+        return problem(GuardError(detail, status=error.status, code=code), allowed)
 
 
-def _problem(status: int, detail: str, code: str, param: str | None = None) -> web.Response:
-    title = HTTPStatus(status).phrase
-    told = {"type": "about:blank", "title": title, "status": status, "detail": detail, "code": code, "param": param}
-    return _json({name: value for name, value in told.items() if value is not None}, status, PROBLEM)
+def problem(error: GuardError, headers: Mapping[str, str] | None = None) -> web.Response:
+    """An error as RFC 9457 wants it."""
+    title = HTTPStatus(error.status).phrase
+    told = {"type": "about:blank", "title": title, "status": error.status, "detail": error.message}
+    told |= {"code": error.code} | ({"param": error.param} if error.param is not None else {})
+    more = {"WWW-Authenticate": 'Bearer realm="guardproxy"'} if error.status == HTTPStatus.UNAUTHORIZED else {}
+    body = orjson.dumps(told) + b"\n"
+    return web.Response(body=body, status=error.status, content_type=PROBLEM, headers={**more, **(headers or {})})

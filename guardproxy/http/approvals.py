@@ -112,9 +112,18 @@ def too_late(one: Approval) -> GuardError:
     return GuardError(told, status=409, code="already_decided")
 
 
-def as_json(shown: Shown, *, whole: bool) -> dict[str, object]:
-    """For the admin API. `whole`: with all of the content, else what is long is cut and `cut` says so."""
-    one, held, edited = shown.approval, shown.held, shown.edited
+def version(shown: Shown) -> str:
+    """Changes with what was decided, and when the agent was handed the call."""
+    one = shown.approval
+    return f"{one.state}-{one.decided_ms}{'-released' if one.token else ''}"
+
+
+def as_json(shown: Shown, *, whole: bool, content: bool = True) -> dict[str, object]:
+    """For the admin API. `whole`: with all of the content, else what is long is cut and `cut` says so.
+
+    `content` False: it is not for who asks.
+    """
+    one, held, edited = shown.approval, shown.held if content else None, shown.edited if content else None
     told: dict[str, object] = {
         "id": one.id,
         "session": one.session,
@@ -128,6 +137,7 @@ def as_json(shown: Shown, *, whole: bool) -> dict[str, object]:
         "why": one.why or None,
         "released": bool(one.token),
         "readable": held is not None,
+        "withheld": not content,
     }
     texts = {"arguments": held.arguments if held else "", "question": held.question if held else ""}
     texts |= {"edited_arguments": edited.arguments if edited else "", "answer": edited.answer if edited else ""}

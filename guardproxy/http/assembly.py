@@ -41,11 +41,11 @@ def assemble(
         idle_s=config.upstream.idle_seconds,
         retries=config.upstream.retries,
     )
-    verifier = config.policy.verifier
+    verifier, private = config.policy.verifier, frozenset(config.outgoing.private_hosts)
     return Proxy(
-        verifier=_verifier(verifier) if verifier.url else None,
+        verifier=_verifier(verifier, private) if verifier.url else None,
         verifier_mode=verifier.mode if config.policy.mode == "enforce" else "observe",
-        webhook=_webhook(config.webhook, telemetry) if config.webhook.url else None,
+        webhook=_webhook(config.webhook, private, telemetry) if config.webhook.url else None,
         policy=config.policy_value(),
         upstream=upstream,
         store=store,
@@ -65,11 +65,11 @@ def assemble(
     )
 
 
-def _verifier(section: VerifierSection) -> Verifier:
-    receiver = Receiver(section.url or "", section.secret, section.timeout_seconds)
+def _verifier(section: VerifierSection, private: frozenset[str]) -> Verifier:
+    receiver = Receiver(section.url or "", section.secret, section.timeout_seconds, private)
     return Verifier(receiver, fail=section.fail)
 
 
-def _webhook(section: WebhookSection, telemetry: Telemetry) -> Webhook:
-    receiver = Receiver(section.url or "", section.secret, section.timeout_seconds)
+def _webhook(section: WebhookSection, private: frozenset[str], telemetry: Telemetry) -> Webhook:
+    receiver = Receiver(section.url or "", section.secret, section.timeout_seconds, private)
     return Webhook(receiver, ended=lambda outcome: telemetry.count("webhook.events", {"outcome": outcome}, 1))

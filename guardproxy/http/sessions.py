@@ -104,21 +104,21 @@ class Runs:
         run, history = await asyncio.gather(self._run(known), self._store.runs.history(self._org, session))
         return Run(run.known, run.records, history)
 
-    async def act(self, verb: str, session: str, by: str, why: str = "") -> Run:
-        """Do one of `VERBS`, or change nothing and say why not."""
+    async def act(self, verb: str, session: str, by: str, why: str = "", expect: str = "") -> Run:
+        """Do one of `VERBS`, or change nothing and say why not. `expect`: the version that the caller saw."""
         by, why = people.line("by", by), people.line("why", why)
         session = (await self.shown(session)).known.session
         runs = self._store.runs
-        deeds: Mapping[str, Callable[[str, str, str, str], Awaitable[Known]]]
+        deeds: Mapping[str, Callable[..., Awaitable[Known]]]
         deeds = {"pause": runs.pause, "resume": runs.resume, "cut": runs.cut, "reset": runs.reset}
-        await deeds[verb](self._org, session, by, why)
+        await deeds[verb](self._org, session, by, why, expect=expect)
         return await self.shown(session)
 
-    async def extend(self, session: str, by: str, why: str, amounts: Mapping[str, float]) -> Run:
+    async def extend(self, session: str, by: str, why: str, amounts: Mapping[str, float], expect: str = "") -> Run:
         """Raise the run's limits, by the names and in the units of the configuration; it goes on if one stopped it."""
         by, why, more = people.line("by", by), people.line("why", why), people.amounts(amounts)
         session = (await self.shown(session)).known.session
-        await self._store.runs.extend(self._org, session, more, by, why)
+        await self._store.runs.extend(self._org, session, more, by, why, expect=expect)
         return await self.shown(session)
 
     async def checkpoint(self, session: str) -> Checkpoint:

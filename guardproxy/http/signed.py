@@ -15,6 +15,8 @@ import aiohttp
 from yarl import URL
 
 from guardproxy import __version__
+from guardproxy._hosts import WHY, refused
+from guardproxy.http.private import PrivateError, PublicResolver
 
 HEADER = "x-guardproxy-signature"
 """Name of the header with the signature."""
@@ -43,11 +45,15 @@ def genuine(secret: str, header: str, body: bytes, now_s: int, tolerance_s: int 
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """A server of the user's. `secret` is shared with it; neither it nor the path is ever shown in a message."""
+    """A server of the user's. `secret` is shared with it; neither it nor the path is ever shown in a message.
+
+    `private_hosts`: hosts that may have a private address.
+    """
 
     url: str = field(repr=False)
     secret: str = field(repr=False)
     timeout_s: float = 5.0
+    private_hosts: frozenset[str] = frozenset()
 
     @property
     def origin(self) -> str:
@@ -68,14 +74,17 @@ class Received:
     whole: bool = True
 
 
-def open_session() -> aiohttp.ClientSession:
-    """Connections of their own, without cookies. Call it inside the running loop."""
-    connector = aiohttp.TCPConnector(limit=32, keepalive_timeout=30, ttl_dns_cache=60)
+def open_session(to: Receiver) -> aiohttp.ClientSession:
+    """Connections to a receiver, without cookies. Call it inside the running loop."""
+    resolver = PublicResolver(to.private_hosts)
+    connector = aiohttp.TCPConnector(limit=32, keepalive_timeout=30, ttl_dns_cache=60, resolver=resolver)
     return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False)
 
 
 async def post(session: aiohttp.ClientSession, to: Receiver, body: bytes, *, request_id: str, now_s: int) -> Received:
     """Send a JSON body once. Never raises what a network or a server may do; `request_id` is the same on each try."""
+    if refused(to.url, to.private_hosts):
+        return Received(0, wrong=WHY)
     headers = {
         "Content-Type": "application/json",
         "Accept-Encoding": "identity",
@@ -91,7 +100,8 @@ async def post(session: aiohttp.ClientSession, to: Receiver, body: bytes, *, req
     except TimeoutError:
         return Received(0, wrong=f"no answer within {to.timeout_s:g} s")
     except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:  # the last: a session that was closed
-        return Received(0, wrong=f"cannot be reached ({type(error).__name__})")
+        private = isinstance(getattr(error, "os_error", error), PrivateError)
+        return Received(0, wrong=WHY if private else f"cannot be reached ({type(error).__name__})")
 
 
 async def _bounded(answer: aiohttp.ClientResponse) -> bytes:

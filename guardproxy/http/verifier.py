@@ -65,7 +65,7 @@ class Verifier:
     async def ask(self, question: Question) -> Verdict:
         """The verdict, within the receiver's timeout. Asked once: a client waits for it."""
         if self._session is None:
-            self._session = open_session()
+            self._session = open_session(self._to)
         now_s = int(time.time())
         received = await post(self._session, self._to, question.body(), request_id=uuid4().hex, now_s=now_s)
         wrong = received.wrong

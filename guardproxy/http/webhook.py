@@ -109,7 +109,7 @@ class Webhook:
             self._end(self._queue.popleft(), "given_up", "the proxy stops")
 
     async def _run(self) -> None:
-        async with open_session() as session:
+        async with open_session(self._to) as session:
             while self._queue or not self._closing.is_set():
                 if self._queue:
                     await self._deliver(session, self._queue[0])  # stays in the queue: closing tells what was not sent

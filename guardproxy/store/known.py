@@ -15,7 +15,7 @@ class Known:
 
     `state`: active, paused, need_human, waiting (for a late result) or closed, which it also is when its main thread
     was cut. `by` is who paused or closed it (a person, loop, budget, approval, a rule), `why` in words; both "" while
-    it is active. `used`: what it has used so far, by dimension, in the unit counted; no clocks.
+    it is active. `used`: what it has used so far, by dimension, in the unit counted; no clocks. `version`: see `look.lua`.
     """
 
     org: str
@@ -32,6 +32,7 @@ class Known:
     by: str = ""
     why: str = ""
     used: Mapping[str, int] = field(default_factory=dict)
+    version: str = ""
 
 
 def known(org: str, name: str, found: list[Any]) -> Known | None:
@@ -39,7 +40,7 @@ def known(org: str, name: str, found: list[Any]) -> Known | None:
     fields = session(found[0]) if found and isinstance(found[0], bytes) else {}
     if not fields:
         return None
-    parts, state, by, why = found[1:]
+    parts, state, by, why, version = found[1:]
     threads = sorted(raw.decode()[len("thread:") :] for raw in parts if raw.startswith(b"thread:"))
     return Known(
         org=org,
@@ -55,5 +56,6 @@ def known(org: str, name: str, found: list[Any]) -> Known | None:
         state=state.decode(),
         by=by.decode(),
         why=why.decode(),
+        version=version.decode(),
         used={name[2:]: amount for name, amount in fields["used"].items() if name.startswith("s:")},
     )

@@ -3,12 +3,10 @@
 -- KEYS[1]  "gp:{<org>}:"
 local THREADS = 256 -- looked at, of one session
 
--- { the record, its parts (threads and heads), state, by, why }, or nil. A thread that waits for an approval pauses it;
--- where it is a question, the session needs a person.
-local function look(sid, now)
-  local raw = call('GET', P .. 's:' .. sid)
-  local s = read_session(raw)
-  if not s then return nil end
+-- { the record, its parts (threads and heads), state, by, why, version }, or nil. A thread that waits for an approval
+-- pauses it; where it is a question, the session needs a person. `version` changes with what people see and did, not
+-- with each turn: whoever changes a session says which one they saw.
+local function stands(sid, s, raw, now)
   local notes = s.notes ~= '' and unpacked(s.notes) or {}
   local parts, keys = call('HKEYS', P .. 'd:' .. sid), {}
   for _, part in ipairs(parts) do
@@ -33,4 +31,14 @@ local function look(sid, now)
     end
   end
   return { raw, parts, state, by, why }
+end
+
+local function look(sid, now)
+  local raw = call('GET', P .. 's:' .. sid)
+  local s = read_session(raw)
+  if not s then return nil end
+  local seen = stands(sid, s, raw, now)
+  local last = call('LINDEX', P .. 'history:' .. sid, -1) or ''
+  seen[6] = sub(redis.sha1hex(table.concat({ seen[3], seen[4], seen[5], s.closed, s.span, last }, SEP)), 1, 16)
+  return seen
 end

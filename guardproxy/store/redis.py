@@ -20,10 +20,12 @@ from guardproxy.store import _codec
 from guardproxy.store._client import Client, OnChange
 from guardproxy.store._wire import address
 from guardproxy.store.approvals import Approvals
+from guardproxy.store.audit import Audit
 from guardproxy.store.checkpoints import Checkpoints
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
 from guardproxy.store.runs import Runs
+from guardproxy.store.tokens import Tokens
 
 ORGS = "gp:orgs"
 """Set of the orgs seen, for the sweeper. No TTL."""
@@ -55,6 +57,7 @@ SCRIPTS = {
     "approval": ("state.lua", "handover.lua", "approval.lua"),
     "checkpoint": ("state.lua", "checkpoint.lua"),
     "run": ("state.lua", "handover.lua", "look.lua", "run.lua"),
+    "admin": ("state.lua", "admin.lua"),
 }
 """Scripts by name, and the files each is made of."""
 
@@ -79,6 +82,8 @@ class Store:
         self.approvals = Approvals(client)
         self.runs = Runs(client)
         self.checkpoints = Checkpoints(client)
+        self.tokens = Tokens(client)
+        self.audit = Audit(client)
         self._orgs: set[str] = set()
         self._orgs_of = 0
         self._known = Memo[str, bool](KNOWN)

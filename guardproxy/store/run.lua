@@ -3,13 +3,14 @@
 -- KEYS[1]  "gp:{<org>}:"
 -- ARGV[1]  msgpack: the locals below, in this order. `once` is new for each call of the store, and the same when a call
 --          is sent again because its answer was lost. `who`: of a pause, operator, loop or budget. `what` is written to
---          the history. `amounts`: of extend, by how much the limits of lines are raised
+--          the history. `amounts`: of extend, by how much the limits of lines are raised. `expect`: the version of the
+--          session that the caller saw (look.lua), '' = any
 -- ARGV[2]  the boundary fact in its envelope
 --
 -- stopped  sessions that were cut by people, by when, for STOPPED: workers look there for calls that run
 --
--- Answers { what, the session as look.lua shows it }: done; unknown; or why it cannot be: closed, paused, going.
-local act, once, sid, who, by, what, why, amounts, offset = unpacked(ARGV[1])
+-- Answers { what, the session as look.lua shows it }: done; unknown; or why it cannot be: closed, paused, going, stale.
+local act, once, sid, who, by, what, why, amounts, offset, expect = unpacked(ARGV[1])
 local STOPPED = 10 * MINUTE
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000) + offset
@@ -17,6 +18,7 @@ local s = read_session(call('GET', P .. 's:' .. sid))
 if not s then return { 'unknown' } end
 local function answer(said) return { said, unpack(look(sid, now)) } end
 if call('EXISTS', P .. 'once:' .. once) == 1 then return answer('done') end
+if expect ~= '' and look(sid, now)[6] ~= expect then return answer('stale') end
 
 local notes = s.notes ~= '' and unpacked(s.notes) or {}
 local runs, threads = {}, {}

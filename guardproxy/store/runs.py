@@ -1,8 +1,9 @@
 """What people do to a session: pause, resume, cut, reset, extend; and what was done to it. Rules: `run.lua`.
 
 Each method is one trip, answers the session as it stands then, and raises `StoreError` when the server does not answer,
-`GuardError` with 404 (`not_found`) for a session there is none of and 409 (`conflict`) where it cannot be done as the
-session stands. `offset_ms` moves the clock in tests.
+`GuardError` with 404 (`not_found`) for a session there is none of, 409 (`conflict`) where it cannot be done as the
+session stands, and 412 (`stale`) where it is not at the version `expect` any more ("" = any; `Known.version`).
+`offset_ms` moves the clock in tests.
 """
 
 from __future__ import annotations
@@ -46,29 +47,51 @@ class Runs:
         self._client = client
 
     async def pause(
-        self, org: str, session: str, by: str, why: str = "", *, who: str = "operator", offset_ms: int = 0
+        self,
+        org: str,
+        session: str,
+        by: str,
+        why: str = "",
+        *,
+        who: str = "operator",
+        expect: str = "",
+        offset_ms: int = 0,
     ) -> Known:
         """Hold and append nothing any more until it is resumed. A call that runs is not stopped.
 
         `who`: see `WHO`; it is what `View.paused` says. A turn that was refused for its budget holds nothing that could
         be settled: it is paused here.
         """
-        return await self._run(org, "pause", session, by, why, who=who, offset_ms=offset_ms)
+        return await self._run(org, "pause", session, by, why, who=who, expect=expect, offset_ms=offset_ms)
 
-    async def resume(self, org: str, session: str, by: str, why: str = "", offset_ms: int = 0) -> Known:
+    async def resume(
+        self, org: str, session: str, by: str, why: str = "", *, expect: str = "", offset_ms: int = 0
+    ) -> Known:
         """Let a paused session, or one whose thread a loop ended, go on from the foot of the ladder. Limits stay."""
-        return await self._run(org, "resume", session, by, why, offset_ms=offset_ms)
+        return await self._run(org, "resume", session, by, why, expect=expect, offset_ms=offset_ms)
 
-    async def cut(self, org: str, session: str, by: str, why: str = "", offset_ms: int = 0) -> Known:
+    async def cut(
+        self, org: str, session: str, by: str, why: str = "", *, expect: str = "", offset_ms: int = 0
+    ) -> Known:
         """Close it for good, as rule `operator`. Workers learn from `stopped` that its calls are to be ended."""
-        return await self._run(org, "cut", session, by, why, offset_ms=offset_ms)
+        return await self._run(org, "cut", session, by, why, expect=expect, offset_ms=offset_ms)
 
-    async def reset(self, org: str, session: str, by: str, why: str = "", offset_ms: int = 0) -> Known:
+    async def reset(
+        self, org: str, session: str, by: str, why: str = "", *, expect: str = "", offset_ms: int = 0
+    ) -> Known:
         """Open it, whatever closed it, with a new request span and without episodes. Its totals stay."""
-        return await self._run(org, "reset", session, by, why, offset_ms=offset_ms)
+        return await self._run(org, "reset", session, by, why, expect=expect, offset_ms=offset_ms)
 
     async def extend(
-        self, org: str, session: str, amounts: Mapping[str, int], by: str, why: str = "", offset_ms: int = 0
+        self,
+        org: str,
+        session: str,
+        amounts: Mapping[str, int],
+        by: str,
+        why: str = "",
+        *,
+        expect: str = "",
+        offset_ms: int = 0,
     ) -> Known:
         """Raise limits of this session and of its present span by amounts in the unit counted (see `DIMENSIONS`).
 
@@ -82,7 +105,7 @@ class Runs:
         if not raised:
             raise GuardError("nothing to extend: say by how much", status=400, code="bad_amount", param="amounts")
         what = ", ".join(f"{DIMENSIONS[name].setting} +{DIMENSIONS[name].show(by_)}" for name, by_ in amounts.items())
-        return await self._run(org, "extend", session, by, why, f"extend {what}", raised, offset_ms=offset_ms)
+        return await self._run(org, "extend", session, by, why, f"extend {what}", raised, expect=expect, offset_ms=offset_ms)
 
     async def stopped(self, org: str, since_ms: int = 0) -> dict[str, int]:
         """Sessions that people cut in the last ten minutes, since a moment of the store's clock; and when that was.
@@ -109,13 +132,16 @@ class Runs:
         amounts: Mapping[str, int] | None = None,
         *,
         who: str = "",
+        expect: str,
         offset_ms: int,
     ) -> Known:
-        head = (act, secrets.token_hex(8), session, who, by, what or act, why, amounts or {}, offset_ms)
+        head = (act, secrets.token_hex(8), session, who, by, what or act, why, amounts or {}, offset_ms, expect)
         reply: Any = await self._client.run("run", prefix(org).encode(), (bare(head), _BOUNDARY))
         stands = known(org, session, reply[1:])
         if stands is None:
             raise GuardError(f"the store has no session {session!r}", status=404, code="not_found")
+        if reply[0] == b"stale":
+            raise GuardError(f"session {session} is not as you saw it: it is {stands.state}", status=412, code="stale")
         if reply[0] != b"done":
             waits = stands.by == "approval" and reply[0] == b"going"
             said = _CONFLICTS["waits" if waits else reply[0].decode()]

@@ -1,0 +1,84 @@
+"""Kinds of values that objects share, and pages of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+
+from guardproxy.http import people
+
+MOST, USUAL = 200, 50
+"""Items of a page, at most and unless told."""
+
+FAR = 1000
+"""Items from the start that a cursor may point to: nothing is listed that is farther."""
+
+LONGEST_BY = 200
+"""Characters of the name that a request may give; the token's is put beside it."""
+
+
+class Model(BaseModel):
+    """What comes in or goes out: frozen, no unknown names, nothing read as what it is not."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+
+def _whole(value: object) -> object:
+    """5.0 is a whole number in JSON."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _digits(value: object) -> object:
+    """The number that a query says, in plain digits; anything else is left for the next check to refuse."""
+    plain = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 16
+    return int(str(value)) if plain else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+Digits = Annotated[int, BeforeValidator(_digits)]
+Line = Annotated[str, Field(max_length=people.LONGEST)]
+Milliseconds = Annotated[int, Field(ge=0, description="Since 1970, by the store's clock")]
+
+
+class Signed(Model):
+    """What may be said with every change."""
+
+    by: Annotated[str | None, Field(max_length=LONGEST_BY)] = None
+    why: Line | None = None
+
+
+class Page(Model):
+    """Which part of a list. `cursor`: what `next` of the part before said."""
+
+    limit: Annotated[Digits, Field(ge=1, le=MOST)] = USUAL
+    cursor: Annotated[Digits, Field(ge=0, le=FAR)] = 0
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457). `code` is for programs, `param` names what is wrong in the request."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    code: str
+    param: str | None = None
+
+
+M = TypeVar("M", bound=Model)
+
+
+def listing(item: type[M]) -> type[Any]:
+    """The model of a page of such items."""
+    next_ = (str | None, Field(default=None, description="The cursor of the next page, or null"))
+    about = f"A page of {item.__name__}."
+    return create_model(f"{item.__name__}Page", __base__=Model, __doc__=about, items=(list[item], ...), next=next_)  # type: ignore[valid-type]
+
+
+def paged(page: type[Any], items: Sequence[Model], asked: Page) -> Any:
+    """A page of `items`, of which there is one too many if another page follows."""
+    limit, end = asked.limit, asked.cursor + asked.limit
+    more = len(items) > limit and end <= FAR
+    return page(items=list(items[:limit]), next=str(end) if more else None)

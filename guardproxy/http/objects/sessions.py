@@ -1,0 +1,161 @@
+"""Sessions: runs as they stand, and what people do to them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, create_model
+
+from guardproxy.http import people, sessions
+from guardproxy.http.auditing import changed
+from guardproxy.http.objects._kinds import Line, Milliseconds, Model, Page, Signed, Whole, listing, paged
+from guardproxy.http.objects._route import Call, Route, Told
+from guardproxy.http.sessions import STATES, VERBS, Run
+
+State = Literal["active", "paused", "need_human", "waiting", "closed"]
+
+
+class Change(Model):
+    """A line of a session's history."""
+
+    at_ms: Milliseconds
+    by: str
+    what: str
+    why: str
+
+
+class Session(Model):
+    """A run as it stands. `used` is in the units counted: tokens, milliseconds, micro-dollars."""
+
+    session: str
+    state: State
+    by: Annotated[str | None, Field(description="Who paused or closed it: a person, a rule, loop, budget")]
+    why: str | None
+    closed_by_rule: str | None
+    outcome: str | None
+    turns: int
+    used: dict[str, int]
+    agent: Annotated[str | None, Field(description="A digest of its instructions")]
+    last_rule: str | None
+    threads: list[str]
+    started_ms: Milliseconds
+    at_ms: Milliseconds
+
+
+class WholeSession(Session):
+    """A run with who changed it, when, how and why, the newest last."""
+
+    history: list[Change]
+
+
+class Checkpoint(Model):
+    """The messages of a run's last request, as they were sent."""
+
+    session: str
+    generation: int
+    at_ms: Milliseconds
+    messages: list[Any]
+
+
+class SessionQuery(Page):
+    """Which runs: of the last day, and those that wait for people; the newest first."""
+
+    state: Annotated[str, Field(json_schema_extra={"enum": ["", *STATES]})] = ""
+
+
+class Take(Model):
+    """Which generation of the messages was read."""
+
+    generation: Annotated[Whole, Field(ge=-(2**53), le=2**53)]
+    by: Line | None = None
+
+
+def _amount(row: Any) -> Any:
+    kind = Whole if row.scale == 1 else float
+    bounds = Field(ge=1, le=people.MOST) if row.scale == 1 else Field(gt=0, le=people.MOST)
+    return (Annotated[kind, bounds] | None, None)
+
+
+More = create_model(
+    "More",
+    __base__=Signed,
+    __doc__="By how much to raise which limit, by the names and in the units of `policy.limits`; at least one.",
+    **{name: _amount(row) for name, row in people.EXTENDABLE.items()},
+)
+Sessions = listing(Session)
+
+
+def _told(call: Call, run: Run, what: str, before: Run, **more: object) -> Told:
+    """The run as it stands now, with the entry for what was done to it."""
+    diff = dict(changed(_facts(before), _facts(run)))
+    diff |= {name: (None, value) for name, value in more.items()}
+    entry = call.actor.did(f"session.{what}", run.known.session, org=call.org, why=call.why(), diff=diff)
+    return Told(_whole(run), etag=run.known.version, entry=entry)
+
+
+def _facts(run: Run) -> dict[str, object]:
+    known = run.known
+    return {"state": known.state, "by": known.by, "why": known.why, "rule": known.closed, "span": known.span}
+
+
+def _whole(run: Run) -> WholeSession:
+    return WholeSession.model_validate(sessions.whole_json(run))
+
+
+async def _list(call: Call) -> Told:
+    """List runs of the last day, and those that wait for people; the newest first."""
+    asked: SessionQuery = call.query
+    found = await call.runs.listed(asked.state, asked.limit + 1, asked.cursor)
+    return Told(paged(Sessions, [Session.model_validate(sessions.as_json(one)) for one in found], asked))
+
+
+async def _show(call: Call) -> Told:
+    """A run, and who changed it, when, how and why."""
+    run = await call.runs.shown(call.path["id"])
+    return Told(_whole(run), etag=run.known.version)
+
+
+async def _act(call: Call, *, verb: str) -> Told:
+    before = await call.runs.shown(call.path["id"])
+    run = await call.runs.act(verb, call.path["id"], call.by(), call.why(), call.expect)
+    return _told(call, run, verb, before)
+
+
+async def _extend(call: Call) -> Told:
+    """Raise a run's limits; one that a limit had stopped goes on at the same turn."""
+    given = call.body.model_dump(exclude_none=True)
+    amounts = {name: given[name] for name in people.EXTENDABLE if name in given}
+    before = await call.runs.shown(call.path["id"])
+    run = await call.runs.extend(call.path["id"], call.by(), call.why(), amounts, call.expect)
+    return _told(call, run, "extend", before, **amounts)
+
+
+async def _checkpoint(call: Call) -> Told:
+    """The messages of a run's last request, where checkpoints are kept."""
+    return Told(raw=sessions.kept_json(await call.runs.checkpoint(call.path["id"])))
+
+
+async def _take(call: Call) -> Told:
+    """Go on from a checkpoint. A second one to do so, or one who read an older one, gets 409."""
+    generation = call.body.generation
+    kept = await call.runs.take(call.path["id"], generation, call.by())
+    diff = {"taken": (None, generation)}
+    entry = call.actor.did("session.checkpoint", kept.session, org=call.org, diff=diff)
+    return Told(raw=sessions.kept_json(kept), entry=entry)
+
+
+def _verb(verb: str) -> Route:
+    work = partial(_act, verb=verb)
+    work.__doc__ = f"{verb.capitalize()} a run: it {VERBS[verb]}."
+    return Route("POST", f"/sessions/{{id}}/{verb}", "operator", work, WholeSession, body=Signed, etag=True)
+
+
+ROUTES = (
+    Route("GET", "/sessions", "viewer", _list, Sessions, query=SessionQuery),
+    Route("GET", "/sessions/{id}", "viewer", _show, WholeSession, etag=True),
+    *(_verb(verb) for verb in VERBS),
+    Route("POST", "/sessions/{id}/extend", "operator", _extend, WholeSession, body=More, etag=True),
+    Route("GET", "/sessions/{id}/checkpoint", "operator", _checkpoint, Checkpoint, errors=(409,)),
+    Route("POST", "/sessions/{id}/checkpoint/take", "operator", _take, Checkpoint, body=Take, errors=(409,)),
+)
