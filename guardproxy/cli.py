@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from guardproxy import __version__, handover
+from guardproxy import __version__, governing, handover
 from guardproxy.errors import ConfigError, GuardError
 
 OK, FAILED, WRONG = 0, 1, 2
@@ -57,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_false_alarm(_command(commands, "false-alarm", _false_alarm, "say that a run was stopped wrongly: it goes on"))
     _add_false_alarms(_command(commands, "false-alarms", _false_alarms, "list what was called a false alarm, by whom"))
     handover.add(commands, lambda given: _loader(given)()[0], _add_config)
+    governing.add(commands, lambda given: _loader(given)()[0], _add_config)
     panic = _command(commands, "panic", _panic, "switch every intervention off (or on again) in a running proxy")
     panic.add_argument("state", choices=("on", "off", "show"), help="on: nothing intervenes any more")
     panic.add_argument("--admin", default="http://127.0.0.1:8788", metavar="URL", help="the proxy's admin listener")
@@ -216,9 +217,10 @@ def _false_alarms(given: argparse.Namespace) -> int:
 
 
 def _panic(given: argparse.Namespace) -> int:
-    from guardproxy.http import panic  # noqa: PLC0415 - heavy
+    from guardproxy.http import client, panic  # noqa: PLC0415 - heavy
 
-    on, pending = panic.switch(given.admin, {"on": True, "off": False, "show": None}[given.state])
+    wanted = {"on": True, "off": False, "show": None}[given.state]
+    on, pending = panic.switch(given.admin, wanted, os.environ.get(client.VARIABLE, "").strip())
     print("panic is on: nothing intervenes" if on else "panic is off: interventions as configured")
     if pending:
         print("(the store is away: this holds as soon as it answers)")

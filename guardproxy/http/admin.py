@@ -1,7 +1,8 @@
 """The operator's listener: alive, ready, metrics of all workers, the panic switch, the admin API. Runs in the parent.
 
-It has no log-in and listens on the loopback by default; what changes something here is a PUT, which no web page can
-send without being asked first. The admin API (`admin_v1`) has rules of its own.
+It listens on the loopback by default. Where there are admin tokens, the panic switch and the admin API (`admin_v1`) ask
+for one; health and metrics do not. What changes something here is a PUT, which no web page can send without being asked
+first.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import orjson
 from aiohttp import web
 
 from guardproxy.errors import GuardError, StoreError
+from guardproxy.http.auditing import Notes, changed
+from guardproxy.http.gate import Gate
 from guardproxy.telemetry import Snapshot
 from guardproxy.telemetry.exposition import CONTENT_TYPE, render
 
@@ -40,11 +43,22 @@ class Sight:
 
 
 class Admin:
-    """The routes. Every answer is short; errors have the shape of the API's. `api`: what is at /admin/v1."""
+    """The routes. Every answer is short; errors have the shape of the API's. `api`: what is at /admin/v1.
 
-    def __init__(self, sight: Sight, api: web.Application | None = None) -> None:
+    `gate`: who may use the panic switch; without one everybody. `notes`: where it is written that they did.
+    """
+
+    def __init__(
+        self,
+        sight: Sight,
+        api: web.Application | None = None,
+        gate: Gate | None = None,
+        notes: Notes | None = None,
+    ) -> None:
         self._sight = sight
         self._api = api
+        self._gate = gate or Gate(None)
+        self._notes = notes
         self._upstream_seen = ("", 0.0, "")
 
     def application(self) -> web.Application:
@@ -84,8 +98,14 @@ class Admin:
 
         202 with "pending": the store is away, so it holds as soon as that answers.
         """
-        wanted = await _wanted(request) if request.method == "PUT" else None
+        changes = request.method == "PUT"
+        actor = await self._gate.admit(request, "operator" if changes else "viewer", local=False)
+        if changes and actor.org:
+            raise GuardError(f"this token is for {actor.org} alone", status=403, code="other_org")
+        wanted = await _wanted(request) if changes else None
         on, pending = await self._sight.panic(wanted)
+        if changes and self._notes is not None:
+            await self._notes.note(actor.did("panic.set", "panic", diff=changed({}, {"on": on})))
         return _json({"on": on, "pending": True}, 202) if pending else _json({"on": on}, 200)
 
     async def _store(self) -> str:
@@ -130,9 +150,12 @@ async def _plain_errors(
     try:
         return await handler(request)
     except GuardError as error:
-        return _json(_error(error.message, error.code, error.param), error.status)
+        told = _json(_error(error.message, error.code, error.param), error.status)
+        if error.status == 401:
+            told.headers["WWW-Authenticate"] = 'Bearer realm="guardproxy"'
+        return told
     except web.HTTPException as error:
-        known = "/healthz, /readyz, /metrics, /panic, /admin/v1/approvals, /admin/v1/sessions"
+        known = "/healthz, /readyz, /metrics, /panic, /admin/v1/openapi.json"
         said = f"{request.method} {request.path}: {error.reason.lower()}; here are {known}"
         return _json(_error(said, "not_found" if error.status == 404 else "invalid_request"), error.status)
 

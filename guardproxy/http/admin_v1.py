@@ -7,6 +7,7 @@ content type, which no page in a browser can send elsewhere without being asked 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -22,6 +23,7 @@ from guardproxy.http.approvals import Desk
 from guardproxy.http.auditing import Actor, Notes
 from guardproxy.http.gate import Gate
 from guardproxy.http.objects import _read as reading
+from guardproxy.http.objects._kinds import Document, Model
 from guardproxy.http.objects._openapi import document
 from guardproxy.http.objects._route import Call, Route, Told
 from guardproxy.http.sealed import Sealer
@@ -39,6 +41,7 @@ LONGEST_ORG = 200
 PROBLEM = "application/problem+json"
 """The content type of errors."""
 
+_log = logging.getLogger(__name__)
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _ETAG = re.compile(r'"([\x21\x23-\x7e]{1,200})"')
 
@@ -67,7 +70,8 @@ class AdminV1:
         self._keyring = keyring
         self._switch = switch
         self._notes = notes or Notes(store)
-        self.routes = (*objects.ROUTES, Route("GET", "/openapi.json", "viewer", self._document, dict, about="either"))
+        itself = Route("GET", "/openapi.json", "viewer", self._document, Document, about="either")
+        self.routes = (*objects.ROUTES, itself)
         self._told = b""
 
     def application(self) -> web.Application:
@@ -99,7 +103,7 @@ class AdminV1:
             org=org,
             path=dict(request.match_info),
             body=await _body(route, request),
-            query=reading.read(route.query, query) if route.query else reading.nothing(query),
+            query=reading.read(route.query or Model, query),
             expect=_expected(route, request),
             store=self._store,
             desk=Desk(self._store, self._sealer, org),
@@ -123,7 +127,7 @@ class AdminV1:
         return org
 
     async def _document(self, _: Call) -> Told:
-        """This API as an OpenAPI 3.1 document."""
+        """The API as an OpenAPI 3.1 document."""
         if not self._told:
             self._told = orjson.dumps(document(self.routes))
         return Told(raw=self._told)
@@ -186,6 +190,9 @@ async def _problems(request: web.Request, handler: _Handler) -> web.StreamRespon
         code = {404: "not_found"}.get(error.status, "invalid_request")
         allowed = {name: text for name, text in error.headers.items() if name == "Allow"}
         return problem(GuardError(detail, status=error.status, code=code), allowed)
+    except Exception:  # noqa: BLE001 - a fault of ours: its place is in the log, nothing of it is shown
+        _log.exception("a request to the admin API failed inside guardproxy")
+        return problem(GuardError("guardproxy failed on this request; its log says where", code="internal_error"))
 
 
 def problem(error: GuardError, headers: Mapping[str, str] | None = None) -> web.Response:

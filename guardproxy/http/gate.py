@@ -102,11 +102,15 @@ def _bearer(headers: Sequence[str]) -> str:
 def _no_strangers(request: web.Request) -> None:
     """Refuse who comes over the network, by whatever way, or by a name that a page had pointed here."""
     own = request.transport.get_extra_info("sockname") if request.transport else None
-    if not (own and _loopback(str(own[0]))) or any(name in request.headers for name in _FORWARDED):
-        told = "without tokens the admin API has no log-in and answers on the loopback only: guardproxy admin init makes"
-        raise GuardError(f"{told} the first; guardproxy approvals and sessions do the same", status=403, code="not_local")
+    if not (own and loopback(str(own[0]))) or any(name in request.headers for name in _FORWARDED):
+        told = (
+            "without tokens the admin API has no log-in and answers on the loopback only: guardproxy admin init makes"
+        )
+        raise GuardError(
+            f"{told} the first; guardproxy approvals and sessions do the same", status=403, code="not_local"
+        )
     host = _name(request.host)
-    if not (_loopback(host) or host == "localhost"):
+    if not (loopback(host) or host == "localhost"):
         raise GuardError(f"{host} is no name of this machine; ask for 127.0.0.1", status=403, code="wrong_host")
 
 
@@ -116,7 +120,8 @@ def _name(host: str) -> str:
     return name.rstrip(".").lower()
 
 
-def _loopback(host: str) -> bool:
+def loopback(host: str) -> bool:
+    """Whether an address is one of this machine alone; a name is none."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -19,14 +19,15 @@ PATIENCE_MS = 5000
 """A person waits longer than a request may."""
 
 
-def ask(config: Config, work: Callable[[Store], Awaitable[T]]) -> T:
+def ask(config: Config, work: Callable[[Store], Awaitable[T]], *, fresh: bool = False) -> T:
     """Do `work` with the store, a running proxy's too. Raises StoreError when it does not answer, and ConfigError for
-    a data directory on which no proxy ever ran.
+    a data directory on which no proxy ever ran, unless a `fresh` one will do.
     """
     with ExitStack() as stack:
         path = None
         if not config.store.url:
-            _was_served(config.data_dir)
+            if not fresh:
+                _was_served(config.data_dir)
             running = embedded.start(config.data_dir)
             stack.callback(running.stop)
             path = running.socket_path

@@ -13,14 +13,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
-from aiohttp import web
-
 from guardproxy import __version__, secrets
 from guardproxy.config import Config
 from guardproxy.errors import ConfigError, GuardError, StoreError
-from guardproxy.http.admin import Admin, Sight
-from guardproxy.http.admin_v1 import AdminV1
+from guardproxy.http.admin import Sight
 from guardproxy.http.crew import Crew
+from guardproxy.http.operators import Operators
 from guardproxy.http.sweeper import Sweeper
 from guardproxy.http.switch import Switch
 from guardproxy.http.worker import listener
@@ -80,6 +78,7 @@ class Parent:
         await self._store.check_policy()
         self._crew = Crew(config.listen.workers, self._start, self._fleet)
         self._switch = Switch(self._store)
+        self._operators = Operators(config.admin, self._store, secrets.derive(self._secret), self._switch)
         stack.callback(self._crew.kill)
         await self._admin(stack)
         await self._crew.open()
@@ -101,7 +100,7 @@ class Parent:
             await asyncio.sleep(pause)
             try:
                 await self._revive()
-                await self._switch.catch_up()
+                await self._operators.tend()
                 pause = TEND_SECONDS
             except Exception as error:  # noqa: BLE001 - whatever it is, the store is needed
                 _log.warning("the embedded store cannot be started anew: %s", error)
@@ -150,15 +149,9 @@ class Parent:
         )
         admin = self._config.admin
         try:
-            sock = listener(admin.host, admin.port, shared=False)
+            await self._operators.open(stack, sight)
         except OSError as error:
             raise _cannot_listen("admin", admin.host, admin.port, error) from error
-        api = AdminV1(self._store, secrets.derive(self._secret).ledger).application()
-        runner = web.AppRunner(Admin(sight, api).application(), access_log=None)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        await web.SockSite(runner, sock).start()
-        self._admin_port = int(sock.getsockname()[1])
 
     def _start(self, name: str) -> dict[str, object]:
         """What a new worker is to serve."""
@@ -213,17 +206,22 @@ class Parent:
         except GuardError as error:
             _log.error("the configuration was not reloaded, the old one stays: %s", error.message)
             return
+        changed = [name for name in Config.model_fields if getattr(config, name) != getattr(self._config, name)]
         self._config, self._document = config, document
         _log.info("the configuration was reloaded")
+        try:
+            await self._operators.reload(changed)
+        except GuardError as error:
+            _log.error("the old certificate stays: %s", error.message)
 
     def _greeting(self) -> list[str]:
-        listen, config = self._config.listen, self._config
+        listen, config, operators = self._config.listen, self._config, self._operators
         base = f"http://{_shown(listen.host)}:{self._port}"
         store = "redis" if config.store.url else f"embedded store in {config.data_dir}"
         workers = f"{listen.workers} worker{'' if listen.workers == 1 else 's'}"
         return [
             f"guardproxy {__version__} serves {base}/v1 for {config.upstream.url} ({workers}, {store})",
-            f"metrics and health: http://{_shown(config.admin.host)}:{self._admin_port}/metrics",
+            f"metrics and health: {operators.scheme}://{_shown(config.admin.host)}:{operators.port}/metrics",
             "Point an agent at it with one of:",
             f"  export OPENAI_BASE_URL={base}/v1",
             f'  client = openai.OpenAI(base_url="{base}/v1")',

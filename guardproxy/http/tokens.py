@@ -10,7 +10,7 @@ from guardproxy.core.memo import Memo
 from guardproxy.core.scoped_exemption import moment
 from guardproxy.errors import BadAsk, StoreError
 from guardproxy.http import people
-from guardproxy.http.auditing import Actor
+from guardproxy.http.auditing import Actor, changed
 from guardproxy.http.terminal import visible
 from guardproxy.store.redis import Store
 from guardproxy.store.tokens import ROLES, Found, Token
@@ -72,7 +72,7 @@ class Keyring:
             raise BadAsk("must not be longer than ten years", param="for")
         secret = PREFIX + secrets.token_urlsafe(BYTES)
         made = Token(secrets.token_hex(6), name, role, people.line("org", org), secret[-4:], actor.name)
-        diff = {"name": (None, name), "role": (None, role), "org": (None, org or None), "for_ms": (None, for_ms)}
+        diff = changed({}, {"name": name, "role": role, "org": org or None, "for_ms": for_ms or None})
         entry = actor.did("token.create", made.id, org=org, diff=diff)
         return await self._store.tokens.create(self._digest(secret), made, for_ms, entry, first=first), secret
 

@@ -94,7 +94,7 @@ class Audit:
         reply: Any = await self._client.run("admin", KEY, (words,))
         return str(reply[0].decode())
 
-    async def read(self, limit: int, before: str = "", wanted: Wanted = Wanted()) -> tuple[list[Entry], str]:  # noqa: B008 - frozen
+    async def read(self, limit: int, before: str = "", wanted: Wanted = Wanted()) -> tuple[list[Entry], str]:
         """At most `limit` entries older than the id `before`, the newest first, and where to go on; "" = no more."""
         if before and not _ID.fullmatch(before):
             raise BadAsk("must be what `next` said", param="cursor")

@@ -15,7 +15,8 @@ class Known:
 
     `state`: active, paused, need_human, waiting (for a late result) or closed, which it also is when its main thread
     was cut. `by` is who paused or closed it (a person, loop, budget, approval, a rule), `why` in words; both "" while
-    it is active. `used`: what it has used so far, by dimension, in the unit counted; no clocks. `version`: see `look.lua`.
+    it is active. `used`: what it has used so far, by dimension, in the unit counted; no clocks. `version`: of what
+    people see and do, see `look.lua`.
     """
 
     org: str

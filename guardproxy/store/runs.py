@@ -105,7 +105,9 @@ class Runs:
         if not raised:
             raise GuardError("nothing to extend: say by how much", status=400, code="bad_amount", param="amounts")
         what = ", ".join(f"{DIMENSIONS[name].setting} +{DIMENSIONS[name].show(by_)}" for name, by_ in amounts.items())
-        return await self._run(org, "extend", session, by, why, f"extend {what}", raised, expect=expect, offset_ms=offset_ms)
+        return await self._run(
+            org, "extend", session, by, why, f"extend {what}", raised, expect=expect, offset_ms=offset_ms
+        )
 
     async def stopped(self, org: str, since_ms: int = 0) -> dict[str, int]:
         """Sessions that people cut in the last ten minutes, since a moment of the store's clock; and when that was.

@@ -36,8 +36,12 @@ def _digits(value: object) -> object:
     return int(str(value)) if plain else value
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
-Digits = Annotated[int, BeforeValidator(_digits)]
+WHOLE = BeforeValidator(_whole)
+"""Behind the bounds of a whole number in a body."""
+
+DIGITS = BeforeValidator(_digits)
+"""Behind the bounds of a whole number in a query."""
+
 Line = Annotated[str, Field(max_length=people.LONGEST)]
 Milliseconds = Annotated[int, Field(ge=0, description="Since 1970, by the store's clock")]
 
@@ -52,8 +56,8 @@ class Signed(Model):
 class Page(Model):
     """Which part of a list. `cursor`: what `next` of the part before said."""
 
-    limit: Annotated[Digits, Field(ge=1, le=MOST)] = USUAL
-    cursor: Annotated[Digits, Field(ge=0, le=FAR)] = 0
+    limit: Annotated[int, Field(ge=1, le=MOST), DIGITS] = USUAL
+    cursor: Annotated[int, Field(ge=0, le=FAR), DIGITS] = 0
 
 
 class Problem(BaseModel):
@@ -67,12 +71,22 @@ class Problem(BaseModel):
     param: str | None = None
 
 
+class Document(BaseModel):
+    """An OpenAPI 3.1 document."""
+
+    model_config = ConfigDict(extra="allow")
+
+    openapi: str
+    info: dict[str, Any]
+    paths: dict[str, Any]
+
+
 M = TypeVar("M", bound=Model)
 
 
 def listing(item: type[M]) -> type[Any]:
     """The model of a page of such items."""
-    next_ = (str | None, Field(default=None, description="The cursor of the next page, or null"))
+    next_: Any = (str | None, Field(default=None, description="The cursor of the next page, or null"))
     about = f"A page of {item.__name__}."
     return create_model(f"{item.__name__}Page", __base__=Model, __doc__=about, items=(list[item], ...), next=next_)  # type: ignore[valid-type]
 

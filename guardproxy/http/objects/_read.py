@@ -18,12 +18,6 @@ def read(model: type[BaseModel], given: Mapping[str, Any]) -> Any:
     except ValidationError as error:
         found = list(_sections.explain(error, model))
         param, wrong = next((one for one in found if one[1].startswith("unknown key")), found[0])
-        known = ", ".join(model.model_fields)
+        known = ", ".join(model.model_fields) or "none"
         told = f"is not known here; there are {known}" if wrong.startswith("unknown key") else wrong
         raise BadAsk(told, param=param or None) from error
-
-
-def nothing(given: Mapping[str, Any]) -> None:
-    """For what takes nothing."""
-    for name in given:
-        raise BadAsk("is not known here", param=name)

@@ -76,8 +76,8 @@ class Route:
     """One route. Its `work` says in its docstring what it does; that is in the document.
 
     `about`: org (its objects belong to an organisation, ?org= says which), whole (to none: a token for one organisation
-    is refused), either (the route sees to it). `etag`: its object has a state, answers say which, changes take If-Match.
-    `errors`: statuses beside those that every such route has.
+    is refused), either (the route sees to it). `etag`: its object has a state, which answers say; changes take
+    If-Match. `errors`: statuses beside those that every such route has.
     """
 
     method: str

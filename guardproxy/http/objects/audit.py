@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from guardproxy.errors import GuardError
-from guardproxy.http.objects._kinds import Digits, Milliseconds, Model, MOST, USUAL, listing
+from guardproxy.http.objects._kinds import DIGITS, MOST, USUAL, Milliseconds, Model, listing
 from guardproxy.http.objects._route import Call, Route, Told
 from guardproxy.store import audit
 
@@ -46,9 +46,9 @@ class AuditQuery(Model):
     what: str = ""
     subject: str = ""
     org: Annotated[str, Field(description="Only of this organisation")] = ""
-    since_ms: Annotated[Digits, Field(ge=0, le=LATEST_MS)] = 0
-    until_ms: Annotated[Digits, Field(ge=0, le=LATEST_MS)] = 0
-    limit: Annotated[Digits, Field(ge=1, le=MOST)] = USUAL
+    since_ms: Annotated[int, Field(ge=0, le=LATEST_MS), DIGITS] = 0
+    until_ms: Annotated[int, Field(ge=0, le=LATEST_MS), DIGITS] = 0
+    limit: Annotated[int, Field(ge=1, le=MOST), DIGITS] = USUAL
     cursor: Annotated[str, Field(pattern=r"^(?:[0-9]{1,15}-[0-9]{1,15})?$")] = ""
 
 

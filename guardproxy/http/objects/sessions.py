@@ -9,7 +9,7 @@ from pydantic import Field, create_model
 
 from guardproxy.http import people, sessions
 from guardproxy.http.auditing import changed
-from guardproxy.http.objects._kinds import Line, Milliseconds, Model, Page, Signed, Whole, listing, paged
+from guardproxy.http.objects._kinds import WHOLE, Line, Milliseconds, Model, Page, Signed, listing, paged
 from guardproxy.http.objects._route import Call, Route, Told
 from guardproxy.http.sessions import STATES, VERBS, Run
 
@@ -67,14 +67,14 @@ class SessionQuery(Page):
 class Take(Model):
     """Which generation of the messages was read."""
 
-    generation: Annotated[Whole, Field(ge=-(2**53), le=2**53)]
+    generation: Annotated[int, Field(ge=-(2**53), le=2**53), WHOLE]
     by: Line | None = None
 
 
 def _amount(row: Any) -> Any:
-    kind = Whole if row.scale == 1 else float
-    bounds = Field(ge=1, le=people.MOST) if row.scale == 1 else Field(gt=0, le=people.MOST)
-    return (Annotated[kind, bounds] | None, None)
+    if row.scale == 1:
+        return (Annotated[int, Field(ge=1, le=people.MOST), WHOLE] | None, None)
+    return (Annotated[float, Field(gt=0, le=people.MOST)] | None, None)
 
 
 More = create_model(

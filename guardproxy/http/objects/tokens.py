@@ -9,7 +9,7 @@ from pydantic import Field
 
 from guardproxy.errors import GuardError
 from guardproxy.http import tokens
-from guardproxy.http.objects._kinds import Line, Milliseconds, Model, Page, Whole, listing, paged
+from guardproxy.http.objects._kinds import WHOLE, Line, Milliseconds, Model, Page, listing, paged
 from guardproxy.http.objects._route import Call, Route, Told
 from guardproxy.http.tokens import Keyring
 from guardproxy.store import tokens as kept
@@ -43,7 +43,7 @@ class Make(Model):
     name: Annotated[str, Field(min_length=1, max_length=tokens.LONGEST_NAME)]
     role: Literal["viewer", "operator", "owner"]
     org: Annotated[str | None, Field(min_length=1, max_length=200)] = None
-    for_seconds: Annotated[Whole, Field(ge=1, le=tokens.LONGEST_MS // 1000)] | None = None
+    for_seconds: Annotated[int, Field(ge=1, le=tokens.LONGEST_MS // 1000), WHOLE] | None = None
 
 
 class Revoke(Model):
