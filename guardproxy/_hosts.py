@@ -9,7 +9,8 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Collection
-from urllib.parse import urlsplit
+
+from yarl import URL
 
 WHY = "is refused: its address is private, and its host is not in outgoing.private_hosts"
 """What is said of a URL that may not be asked."""
@@ -35,8 +36,11 @@ def is_private(text: str) -> bool:
 
 
 def refused(url: str, allowed: Collection[str]) -> bool:
-    """Whether a URL may not be asked, as far as it can be told without resolving its name."""
-    host = plain(urlsplit(url).hostname or "")
+    """Whether a URL may not be asked, as far as it can be told without resolving its name. ValueError: it is none.
+
+    Read as the client reads it: two readers may see two hosts in one URL.
+    """
+    host = plain(URL(url).host or "")
     return host not in allowed and (is_private(host) or is_private(_as_resolved(host)))
 
 

@@ -83,8 +83,6 @@ def open_session(to: Receiver) -> aiohttp.ClientSession:
 
 async def post(session: aiohttp.ClientSession, to: Receiver, body: bytes, *, request_id: str, now_s: int) -> Received:
     """Send a JSON body once. Never raises what a network or a server may do; `request_id` is the same on each try."""
-    if refused(to.url, to.private_hosts):
-        return Received(0, wrong=WHY)
     headers = {
         "Content-Type": "application/json",
         "Accept-Encoding": "identity",
@@ -94,6 +92,8 @@ async def post(session: aiohttp.ClientSession, to: Receiver, body: bytes, *, req
     }
     timeout = aiohttp.ClientTimeout(total=to.timeout_s)
     try:
+        if refused(to.url, to.private_hosts):
+            return Received(0, wrong=WHY)
         async with session.post(URL(to.url), data=body, headers=headers, timeout=timeout, allow_redirects=False) as got:
             read = await _bounded(got)
             return Received(got.status, read[:MOST_BYTES], whole=len(read) <= MOST_BYTES)

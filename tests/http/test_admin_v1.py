@@ -18,6 +18,7 @@ from guardproxy.http.admin_v1 import PROBLEM, AdminV1
 from guardproxy.http.sealed import CHECKPOINT, Held, Sealer
 from guardproxy.store.approvals import Approval
 from guardproxy.store.redis import Store
+from tests.http import conforming
 from tests.store.kit import Agent
 
 ORG, KEY = "acme", b"k" * 32
@@ -41,6 +42,7 @@ class Api:
             told = json.loads(await answer.read())
             kind = answer.headers["Content-Type"]
         assert kind == ("application/json" if answer.status < 400 else PROBLEM)
+        conforming.check(method, path, answer.status, kind, told)
         if answer.status >= 400:
             assert (told["type"], told["status"]) == ("about:blank", answer.status)
             assert told["title"]

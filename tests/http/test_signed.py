@@ -15,6 +15,7 @@ from guardproxy.http.signed import HEADER, MOST_BYTES, Receiver, genuine, open_s
 from tests.live import serve
 
 SECRET = "a shared secret"
+LOCAL = frozenset({"127.0.0.1"})
 NOW = 1_800_000_000
 
 
@@ -67,8 +68,9 @@ def test_neither_secret_nor_path_is_shown(url: str, origin: str) -> None:
 
 
 async def sent(url: str, *, timeout_s: float = 5.0, body: bytes = b"{}") -> signed.Received:
-    async with open_session() as session:
-        return await post(session, Receiver(url, SECRET, timeout_s), body, request_id="r1", now_s=int(time.time()))
+    to = Receiver(url, SECRET, timeout_s, LOCAL)
+    async with open_session(to) as session:
+        return await post(session, to, body, request_id="r1", now_s=int(time.time()))
 
 
 async def test_the_receiving_side_verifies_what_it_got() -> None:
@@ -191,8 +193,9 @@ async def test_a_server_that_breaks_off_is_no_exception() -> None:
 
 
 async def test_a_closed_session_is_no_exception() -> None:
-    session = open_session()
+    to = Receiver("http://127.0.0.1:1/", SECRET, 5, LOCAL)
+    session = open_session(to)
     await session.close()
-    received = await post(session, Receiver("http://127.0.0.1:1/", SECRET), b"{}", request_id="r", now_s=NOW)
+    received = await post(session, to, b"{}", request_id="r", now_s=NOW)
 
     assert received.status == 0

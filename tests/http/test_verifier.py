@@ -17,6 +17,7 @@ from guardproxy.http.verifier import FEEDBACK, Question, Verdict, Verifier
 from tests.live import serve
 
 SECRET = "hush-hush-hush"
+LOCAL = frozenset({"127.0.0.1"})
 QUESTION = Question("s-1", 7, "m", "Done. 完成", (Call("final_answer", '{"x":1}', "c1"),))
 
 
@@ -41,7 +42,7 @@ async def verdict(
         return answer or web.Response()
 
     async with serve(receive) as url:
-        verifier = Verifier(Receiver(f"{url}/check?token={SECRET}", SECRET, 0.5), fail=fail)
+        verifier = Verifier(Receiver(f"{url}/check?token={SECRET}", SECRET, 0.5, LOCAL), fail=fail)
         asked = Question(QUESTION.session, QUESTION.turn, "m", QUESTION.text, QUESTION.calls, language)
         found = await verifier.ask(asked)
         await verifier.close()
@@ -113,7 +114,7 @@ async def test_no_verdict_passes_or_fails_as_configured(make: Any, wrong: str) -
 
 async def test_a_verifier_that_is_down() -> None:
     for fail, passed in (("open", True), ("closed", False)):
-        verifier = Verifier(Receiver("http://127.0.0.1:1/check", SECRET), fail=fail)  # type: ignore[arg-type]
+        verifier = Verifier(Receiver("http://127.0.0.1:1/check", SECRET, 5, LOCAL), fail=fail)  # type: ignore[arg-type]
         found = await verifier.ask(QUESTION)
         await verifier.close()
         assert found.passed is passed

@@ -22,6 +22,7 @@ from guardproxy.http.webhook import ATTEMPTS, Event, Webhook
 from tests.live import serve
 
 SECRET = "hush-hush-hush"
+LOCAL = frozenset({"127.0.0.1"})
 Answer = Callable[[int], web.Response]
 
 
@@ -58,7 +59,7 @@ async def hooked(answer: Answer, *, pause_s: float = 0.01, timeout_s: float = 5.
     async with serve(receive) as url:
         ended: Counter[str] = Counter()
         hook = Webhook(
-            Receiver(f"{url}/{SECRET}", SECRET, timeout_s),
+            Receiver(f"{url}/{SECRET}", SECRET, timeout_s, LOCAL),
             first_pause_s=pause_s,
             ended=lambda outcome: ended.update([outcome]),
         )
@@ -148,7 +149,7 @@ async def test_the_pauses_grow() -> None:
 
 async def test_telling_never_waits_and_the_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook, "WAITING", 10)
-    hook = Webhook(Receiver("http://127.0.0.1:1/", SECRET), first_pause_s=60)
+    hook = Webhook(Receiver("http://127.0.0.1:1/", SECRET, 5, LOCAL), first_pause_s=60)
     begun = time.monotonic()
     told = [hook.tell(event(number)) for number in range(1000)]
 
@@ -210,7 +211,7 @@ async def test_closing_ends_though_the_receiver_hangs(caplog: pytest.LogCaptureF
 
     async with serve(receive) as url:
         ended: Counter[str] = Counter()
-        hook = Webhook(Receiver(url, SECRET, 30), ended=lambda outcome: ended.update([outcome]))
+        hook = Webhook(Receiver(url, SECRET, 30, LOCAL), ended=lambda outcome: ended.update([outcome]))
         for number in range(3):
             hook.tell(event(number))
         await asyncio.sleep(0.05)
@@ -235,7 +236,7 @@ async def test_an_event_that_cannot_be_written_does_not_end_the_others() -> None
 
 
 async def test_closing_unused() -> None:
-    await Webhook(Receiver("http://127.0.0.1:1/", SECRET)).close()
+    await Webhook(Receiver("http://127.0.0.1:1/", SECRET, 5, LOCAL)).close()
 
 
 async def test_a_receiver_that_hangs_is_asked_again() -> None:
@@ -250,7 +251,7 @@ async def test_a_receiver_that_hangs_is_asked_again() -> None:
 
     async with serve(receive) as url:
         ended: Counter[str] = Counter()
-        hook = Webhook(Receiver(url, SECRET, 0.1), first_pause_s=0.01, ended=lambda outcome: ended.update([outcome]))
+        hook = Webhook(Receiver(url, SECRET, 0.1, LOCAL), first_pause_s=0.01, ended=lambda outcome: ended.update([outcome]))
         hook.tell(event(1))
         async with asyncio.timeout(5):
             while not ended:

@@ -18,6 +18,7 @@ PREFIX = "/admin/v1"
 """In front of every path."""
 
 _REF = "#/components/schemas/{model}"
+_ETAG = {"type": "string", "pattern": r'^(?:\*|"[!#-~]{1,200}")$'}
 _ORG = "The organisation that the object belongs to; a token may be for one alone"
 
 
@@ -70,7 +71,10 @@ def _operation(route: Route, schemas: Mapping[str, Any]) -> dict[str, Any]:
     }
     if route.body is not None:
         required = bool(schemas[route.body.__name__].get("required"))
-        operation["requestBody"] = {"required": required, "content": _content("application/json", route.body)}
+        content = _content("application/json", route.body)
+        if route.example is not None:
+            content["application/json"]["example"] = dict(route.example)
+        operation["requestBody"] = {"required": required, "content": content}
     return operation
 
 
@@ -83,7 +87,7 @@ def _parameters(route: Route, schemas: Mapping[str, Any]) -> list[dict[str, Any]
     found += [_query(name, schema) for name, schema in asked.items()]
     if route.etag and route.changes:
         about = "The ETag that was seen: 412 if it is another one by now"
-        found.append({"name": "If-Match", "in": "header", "description": about, "schema": {"type": "string"}})
+        found.append({"name": "If-Match", "in": "header", "description": about, "schema": dict(_ETAG)})
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from guardproxy.errors import GuardError
@@ -77,7 +77,7 @@ class Route:
 
     `about`: org (its objects belong to an organisation, ?org= says which), whole (to none: a token for one organisation
     is refused), either (the route sees to it). `etag`: its object has a state, which answers say; changes take
-    If-Match. `errors`: statuses beside those that every such route has.
+    If-Match. `errors`: statuses beside those that every such route has. `example`: of a body.
     """
 
     method: str
@@ -92,7 +92,7 @@ class Route:
     status: int = 200
     also: tuple[int, ...] = ()
     errors: tuple[int, ...] = ()
-    tags: tuple[str, ...] = field(default=())
+    example: Mapping[str, Any] | None = None
 
     @property
     def changes(self) -> bool:

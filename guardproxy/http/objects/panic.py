@@ -51,5 +51,17 @@ async def _throw(call: Call) -> Told:
 
 ROUTES = (
     Route("GET", "/panic", "viewer", _show, Panic, about="either", etag=True, also=(202,), errors=(404,)),
-    Route("PUT", "/panic", "operator", _throw, Panic, body=Throw, about="whole", etag=True, also=(202,), errors=(404,)),
+    Route(
+        "PUT",
+        "/panic",
+        "operator",
+        _throw,
+        Panic,
+        body=Throw,
+        example={"on": True},
+        about="whole",
+        etag=True,
+        also=(202,),
+        errors=(404,),
+    ),
 )

@@ -148,14 +148,34 @@ async def _take(call: Call) -> Told:
 def _verb(verb: str) -> Route:
     work = partial(_act, verb=verb)
     work.__doc__ = f"{verb.capitalize()} a run: it {VERBS[verb]}."
-    return Route("POST", f"/sessions/{{id}}/{verb}", "operator", work, WholeSession, body=Signed, etag=True)
+    return Route(
+        "POST",
+        f"/sessions/{{id}}/{verb}",
+        "operator",
+        work,
+        WholeSession,
+        body=Signed,
+        etag=True,
+        example={"why": "looks odd"},
+    )
 
 
 ROUTES = (
     Route("GET", "/sessions", "viewer", _list, Sessions, query=SessionQuery),
     Route("GET", "/sessions/{id}", "viewer", _show, WholeSession, etag=True),
     *(_verb(verb) for verb in VERBS),
-    Route("POST", "/sessions/{id}/extend", "operator", _extend, WholeSession, body=More, etag=True),
+    Route(
+        "POST", "/sessions/{id}/extend", "operator", _extend, WholeSession, body=More, etag=True, example={"turns": 50}
+    ),
     Route("GET", "/sessions/{id}/checkpoint", "operator", _checkpoint, Checkpoint, errors=(409,)),
-    Route("POST", "/sessions/{id}/checkpoint/take", "operator", _take, Checkpoint, body=Take, errors=(409,)),
+    Route(
+        "POST",
+        "/sessions/{id}/checkpoint/take",
+        "operator",
+        _take,
+        Checkpoint,
+        body=Take,
+        errors=(409,),
+        example={"generation": 1},
+    ),
 )

@@ -1,0 +1,40 @@
+"""Sessions in the admin API beside `tests/http/test_admin_v1.py`: what the audit says, and other organisations."""
+
+from __future__ import annotations
+
+from guardproxy.store.redis import Store
+from tests.http import admin_api
+
+
+async def test_what_the_audit_says(store: Store) -> None:
+    async with admin_api.serving(store) as api:
+        await api.fill()
+        for verb in ("pause", "resume", "cut", "reset"):
+            assert (await api.ask("POST", f"/sessions/run-1/{verb}", {"by": "ann"})).status == 200
+        await api.ask("POST", "/sessions/run-1/extend", {"turns": 5, "cost_usd": 0.5, "why": "more"})
+        await api.ask("POST", "/sessions/run-1/checkpoint/take", {"generation": 1})
+        assert (await api.ask("POST", "/sessions/run-1/checkpoint/take", {"generation": 1})).status == 409
+        assert (await api.ask("POST", "/sessions/none/cut", {})).status == 404
+        entries = await api.entries()
+
+    changed = {"by": ("", "ann"), "state": ("active", "paused")}
+    assert entries[0].diff == changed
+    assert entries[2].diff == {"by": ("", "ann"), "state": ("active", "closed"), "rule": ("", "operator")}
+    assert entries[3].diff["span"] == (1, 2)
+    assert entries[4].diff == {"turns": (None, 5), "cost_usd": (None, 0.5)}
+    assert [(one.what, one.subject, one.org, one.actor, one.kind) for one in entries] == [
+        (f"session.{what}", "run-1", "acme", "admin", "local")
+        for what in ("pause", "resume", "cut", "reset", "extend", "checkpoint")
+    ]
+
+
+async def test_organisations_are_apart(store: Store) -> None:
+    async with admin_api.serving(store) as api:
+        await api.fill()
+        assert (await api.ask("GET", "/sessions/run-1?org=other")).status == 404
+        assert (await api.ask("GET", "/sessions?org=other")).body["items"] == []
+        assert (await api.ask("POST", "/sessions/run-1/cut?org=other", {})).status == 404
+        assert (await api.ask("GET", "/sessions/run-1?org=acme")).body["state"] == "active"
+        for org in ("", "%20", "a%0Ab", "x" * 201):
+            got = await api.ask("GET", f"/sessions?org={org}")
+            assert (got.status, got.body["param"]) == (400, "org")
