@@ -17,9 +17,10 @@ from guardproxy.errors import BadAsk, ConfigError
 
 if TYPE_CHECKING:
     from guardproxy.config import Config
-    from guardproxy.http.approvals import Desk
+    from guardproxy.http.approvals import Desk, Shown
     from guardproxy.http.sealed import Sealer
-    from guardproxy.http.sessions import Checkpoint, Runs
+    from guardproxy.http.sessions import Checkpoint, Run, Runs
+    from guardproxy.store.approvals import Approval
 
 T = TypeVar("T")
 
@@ -124,6 +125,23 @@ def _with_desk(config: Config, work: Callable[[Desk], Awaitable[T]], *, reads: b
     return reach.ask(config, lambda store: work(Desk(store, sealer, Proxy.org)))
 
 
+def _decide(
+    config: Config, given: argparse.Namespace, work: Callable[[Desk], Awaitable[Shown]], *, reads: bool = True
+) -> Approval:
+    """Decide, and write into the audit who did."""
+    from guardproxy.http import approvals, auditing  # noqa: PLC0415
+
+    async def noted(desk: Desk) -> Shown:
+        before = await desk.shown(given.subject)
+        after = await work(desk)
+        diff = auditing.changed(approvals.facts(before), approvals.facts(after))
+        entry = auditing.at_terminal(_by(given)).did(f"approval.{after.approval.state}", after.approval.id, diff=diff)
+        await desk.note(entry, getattr(given, "why", ""))
+        return after
+
+    return _with_desk(config, noted, reads=reads).approval
+
+
 def _with_runs(config: Config, work: Callable[[Runs], Awaitable[T]], *, reads: bool = False) -> T:
     from guardproxy.http import reach  # noqa: PLC0415
     from guardproxy.http.app import Proxy  # noqa: PLC0415
@@ -131,6 +149,23 @@ def _with_runs(config: Config, work: Callable[[Runs], Awaitable[T]], *, reads: b
 
     sealer = _sealer(config, reads=reads)
     return reach.ask(config, lambda store: work(Runs(store, sealer, Proxy.org)))
+
+
+def _change(
+    config: Config, given: argparse.Namespace, what: str, work: Callable[[Runs], Awaitable[Run]], **more: object
+) -> Run:
+    """Change a run, and write into the audit who did, and what."""
+    from guardproxy.http import auditing, sessions  # noqa: PLC0415
+
+    async def noted(runs: Runs) -> Run:
+        before = await runs.shown(given.subject)
+        run = await work(runs)
+        diff = {**auditing.changed(sessions.facts(before), sessions.facts(run)), **auditing.changed({}, more)}
+        entry = auditing.at_terminal(_by(given)).did(f"session.{what}", run.known.session, diff=diff)
+        await runs.note(entry, given.why)
+        return run
+
+    return _with_runs(config, noted)
 
 
 def _sealer(config: Config, *, reads: bool) -> Sealer:
@@ -168,20 +203,20 @@ def _show_approval(config: Config, given: argparse.Namespace) -> None:
 
 def _approve(config: Config, given: argparse.Namespace) -> None:
     by = _by(given)
-    one = _with_desk(config, lambda desk: desk.approve(given.subject, by, given.why, given.args)).approval
+    one = _decide(config, given, lambda desk: desk.approve(given.subject, by, given.why, given.args))
     edited = " with edited arguments" if given.args is not None else ""
     print(f"approval {one.id}: {one.by} approves {one.tool}{edited}; the agent is handed the call once")
 
 
 def _deny(config: Config, given: argparse.Namespace) -> None:
     by = _by(given)
-    one = _with_desk(config, lambda desk: desk.deny(given.subject, by, given.why), reads=False).approval
+    one = _decide(config, given, lambda desk: desk.deny(given.subject, by, given.why), reads=False)
     print(f"approval {one.id}: {one.by} denies {one.tool}; the model is told so")
 
 
 def _answer(config: Config, given: argparse.Namespace) -> None:
     by = _by(given)
-    one = _with_desk(config, lambda desk: desk.answer(given.subject, by, given.text)).approval
+    one = _decide(config, given, lambda desk: desk.answer(given.subject, by, given.text))
     print(f"approval {one.id}: answered by {one.by}; the model is told with the next request of its run")
 
 
@@ -205,25 +240,27 @@ def _steer(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import sessions  # noqa: PLC0415
 
     by = _by(given)
-    run = _with_runs(config, lambda runs: runs.act(given.verb, given.subject, by, given.why))
+    run = _change(config, given, given.verb, lambda runs: runs.act(given.verb, given.subject, by, given.why))
     print(f"session {sessions.name(run)} {sessions.VERBS[given.verb]}")
 
 
 def _extend(config: Config, given: argparse.Namespace) -> None:
-    from guardproxy.http import sessions  # noqa: PLC0415
+    from guardproxy.http import people, sessions  # noqa: PLC0415
 
     more = {limit: getattr(given, option) for option, limits in EXTEND.items() for limit in limits}
     amounts = {limit: amount for limit, amount in more.items() if amount is not None}
     if not amounts:
         raise ConfigError("sessions extend: say what to raise: --turns, --tool-calls, --seconds, --tokens or --cost")
+    people.amounts(amounts)  # what was typed is looked at before the store is
     by = _by(given)
-    run = _with_runs(config, lambda runs: runs.extend(given.subject, by, given.why, amounts))
+    run = _change(config, given, "extend", lambda runs: runs.extend(given.subject, by, given.why, amounts), **amounts)
     told = ", ".join(f"--{o.replace('_', '-')} {a}" for o in EXTEND if (a := getattr(given, o)) is not None)
     print(f"session {sessions.name(run)} has more ({told}); it is {run.known.state}")
 
 
 def _checkpoint(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import sessions  # noqa: PLC0415
+    from guardproxy.http.auditing import at_terminal  # noqa: PLC0415
     from guardproxy.http.terminal import visible  # noqa: PLC0415
 
     by, draft = _by(given), given.out and given.out.with_name(f"{given.out.name}.part")
@@ -233,7 +270,11 @@ def _checkpoint(config: Config, given: argparse.Namespace) -> None:
         kept = await runs.checkpoint(given.subject)
         if draft:
             _write(draft, sessions.kept_json(kept) + b"\n")
-        return kept if given.take is None else await runs.take(given.subject, given.take, by)
+        if given.take is None:
+            return kept
+        taken = await runs.take(given.subject, given.take, by)
+        await runs.note(at_terminal(by).did("session.checkpoint", taken.session, diff={"taken": (None, given.take)}))
+        return taken
 
     try:
         kept = _with_runs(config, work, reads=True)

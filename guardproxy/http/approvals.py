@@ -6,7 +6,7 @@ with the next request of the run. The content is opened here, for the person who
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from guardproxy.core.scoped_exemption import moment
 from guardproxy.errors import BadAsk, GuardError
@@ -14,6 +14,7 @@ from guardproxy.http import people
 from guardproxy.http.sealed import EDITED, Held, Sealer
 from guardproxy.http.terminal import visible
 from guardproxy.store.approvals import STATES, Approval
+from guardproxy.store.audit import Entry
 from guardproxy.store.redis import Store
 
 CELL, SHORT = 120, 2000
@@ -75,6 +76,10 @@ class Desk:
             raise GuardError(f"approval {asked.id} asks nothing: approve or deny it", status=409, code="is_no_question")
         return await self._decide(asked, "answer", by, "", Held(asked.tool, answer=text))
 
+    async def note(self, entry: Entry, why: str = "") -> None:
+        """Write into the audit what was decided of one of them."""
+        await self._store.audit.note(replace(entry, org=self._org, why=why))
+
     async def _asked(self, approval: str) -> tuple[Approval, Held]:
         """One that can be looked at: nobody lets through what they cannot read."""
         found = await self.shown(approval)
@@ -116,6 +121,12 @@ def version(shown: Shown) -> str:
     """Changes with what was decided, and when the agent was handed the call."""
     one = shown.approval
     return f"{one.state}-{one.decided_ms}{'-released' if one.token else ''}"
+
+
+def facts(shown: Shown) -> dict[str, object]:
+    """What the audit compares of an approval: that it was edited, not to what."""
+    one = shown.approval
+    return {"state": one.state, "by": one.by, "edited": bool(one.edited)}
 
 
 def as_json(shown: Shown, *, whole: bool, content: bool = True) -> dict[str, object]:

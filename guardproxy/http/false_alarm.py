@@ -19,6 +19,7 @@ from guardproxy.core.scoped_exemption import SCOPES, moment
 from guardproxy.errors import ConfigError, GuardError
 from guardproxy.http import reach, terminal, trace
 from guardproxy.http.app import Proxy
+from guardproxy.http.auditing import at_terminal, changed
 from guardproxy.replaying import labelled
 from guardproxy.store.labels import Added, Label
 from guardproxy.store.redis import Store
@@ -61,7 +62,11 @@ def add(config: Config, said: Said) -> Added:
 
     async def work(store: Store) -> Added:
         label = label_of(said, await trace.read(store, said.session))
-        return await store.labels.add(Proxy.org, label, for_ms, kept_ms, boundary)
+        added = await store.labels.add(Proxy.org, label, for_ms, kept_ms, boundary)
+        exempt = {"rule": label.rule, "scope": label.scope, "tool": label.tool or None, "for": said.span}
+        diff = changed({}, exempt)
+        await store.audit.note(at_terminal(said.by).did("label.add", said.session, org=Proxy.org, diff=diff))
+        return added
 
     return reach.ask(config, work)
 
@@ -70,7 +75,14 @@ def revoke(config: Config, label: str, by: str) -> Label:
     """Take a label back: its exemption ends, and it is no longer exported."""
     _plain("--by", by)
     _plain("--revoke", label)
-    return reach.ask(config, lambda store: store.labels.revoke(Proxy.org, label, by, _kept_ms(config)))
+
+    async def work(store: Store) -> Label:
+        one = await store.labels.revoke(Proxy.org, label, by, _kept_ms(config))
+        diff = {"revoked": (False, True)}
+        await store.audit.note(at_terminal(by).did("label.revoke", one.id, org=Proxy.org, diff=diff))
+        return one
+
+    return reach.ask(config, work)
 
 
 def every(config: Config) -> list[Label]:

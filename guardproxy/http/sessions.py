@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 
@@ -18,6 +18,7 @@ from guardproxy.errors import BadAsk, GuardError
 from guardproxy.http import people, reach
 from guardproxy.http.sealed import CHECKPOINT, Sealer
 from guardproxy.http.terminal import visible
+from guardproxy.store.audit import Entry
 from guardproxy.store.known import Known
 from guardproxy.store.redis import Store
 from guardproxy.store.runs import Change
@@ -142,6 +143,10 @@ class Runs:
         await self._store.checkpoints.take(self._org, found.session, generation, by)
         return found
 
+    async def note(self, entry: Entry, why: str = "") -> None:
+        """Write into the audit what was done to one of them."""
+        await self._store.audit.note(replace(entry, org=self._org, why=why))
+
     async def _run(self, known: Known) -> Run:
         return Run(known, _records(await self._store.records(self._org, known.session)))
 
@@ -184,6 +189,12 @@ def whole_json(run: Run) -> dict[str, object]:
     """One session with who changed it, when, how and why, the newest last."""
     changes = [{"at_ms": one.at_ms, "by": one.by, "what": one.what, "why": one.why} for one in run.history]
     return as_json(run) | {"history": changes}
+
+
+def facts(run: Run) -> dict[str, object]:
+    """What the audit compares of a session."""
+    known = run.known
+    return {"state": known.state, "by": known.by, "why": known.why, "rule": known.closed, "span": known.span}
 
 
 def kept_json(kept: Checkpoint) -> bytes:

@@ -28,7 +28,7 @@ def listener(status: int, body: bytes) -> Iterator[tuple[str, list[Any]]]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_PUT
+        do_GET = do_PUT  # noqa: N815 - the library's name
 
         def log_message(self, *_: object) -> None:
             pass

@@ -20,7 +20,9 @@ from tests.live import serve
 PRIVATE = """127.0.0.1 127.8.8.8 10.0.0.1 172.16.0.1 172.31.255.255 192.168.1.1 169.254.169.254 100.64.0.1 0.0.0.0
 255.255.255.255 224.0.0.1 240.0.0.1 198.18.0.1 ::1 :: fe80::1 fe80::1%eth0 fc00::1 fd12::1 ff02::1 ::ffff:127.0.0.1
 ::ffff:10.0.0.1 64:ff9b::7f00:1 64:ff9b::a9fe:a9fe 2002:7f00:1:: 2002:a00:1::""".split()
-PUBLIC = "1.1.1.1 8.8.8.8 172.15.0.1 172.32.0.1 2606:4700::1111 ::ffff:1.1.1.1 64:ff9b::101:101 2002:101:101:: name".split()
+PUBLIC = (
+    "1.1.1.1 8.8.8.8 172.15.0.1 172.32.0.1 2606:4700::1111 ::ffff:1.1.1.1 64:ff9b::101:101 2002:101:101:: name".split()
+)
 
 
 @pytest.mark.parametrize("address", PRIVATE)
@@ -62,7 +64,10 @@ class Fixed(AbstractResolver):
         self.addresses = addresses
 
     async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> list[Any]:
-        return [{"hostname": host, "host": one, "port": port, "family": family, "proto": 0, "flags": 0} for one in self.addresses]
+        return [
+            {"hostname": host, "host": one, "port": port, "family": family, "proto": 0, "flags": 0}
+            for one in self.addresses
+        ]
 
     async def close(self) -> None:
         pass

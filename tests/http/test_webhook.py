@@ -251,7 +251,9 @@ async def test_a_receiver_that_hangs_is_asked_again() -> None:
 
     async with serve(receive) as url:
         ended: Counter[str] = Counter()
-        hook = Webhook(Receiver(url, SECRET, 0.1, LOCAL), first_pause_s=0.01, ended=lambda outcome: ended.update([outcome]))
+        hook = Webhook(
+            Receiver(url, SECRET, 0.1, LOCAL), first_pause_s=0.01, ended=lambda outcome: ended.update([outcome])
+        )
         hook.tell(event(1))
         async with asyncio.timeout(5):
             while not ended:

@@ -9,12 +9,18 @@ from guardproxy.store import audit
 from guardproxy.store.audit import Entry, Wanted
 from guardproxy.store.redis import Store
 
-ONE = Entry("ann", "session.pause", "run-1", "token", "operator", "t1", "10.0.0.1", "acme", "odd", {"state": ("a", "b")})
+ONE = Entry(
+    "ann", "session.pause", "run-1", "token", "operator", "t1", "10.0.0.1", "acme", "odd", {"state": ("a", "b")}
+)
 
 
 async def test_as_it_was_written(store: Store) -> None:
     """All of it, with the values' kinds; what is no text any more is written as it can be."""
-    diff = {"n": (None, 2.5), "list": ([1, {"a": "é"}], True), "行": ("\ud800".encode("utf-8", "replace").decode(), None)}
+    diff = {
+        "n": (None, 2.5),
+        "list": ([1, {"a": "é"}], True),
+        "行": ("\ud800".encode("utf-8", "replace").decode(), None),
+    }
     name = await store.audit.note(Entry("ann\ud800", "x", diff=diff))
     await store.audit.note(ONE)
     (newer, older), rest = await store.audit.read(10)

@@ -59,7 +59,9 @@ async def test_the_first_owner(store: Store) -> None:
     """One start of many; and again only when no owner is live any more, whatever else there is."""
     await make(store, "looker", "viewer")
     await make(store, "of one", "owner", org="acme")
-    got = await asyncio.gather(*(make(store, f"o{n}", for_ms=500, first=True) for n in range(5)), return_exceptions=True)
+    got = await asyncio.gather(
+        *(make(store, f"o{n}", for_ms=500, first=True) for n in range(5)), return_exceptions=True
+    )
     assert [getattr(one, "code", "made") for one in got].count("made") == 1
     assert {getattr(one, "code", "") for one in got} == {"", "owned"}
     await asyncio.sleep(0.55)

@@ -102,14 +102,9 @@ def _decided(call: Call, before: Shown, after: Shown) -> Told:
         one.id,
         org=call.org,
         why=call.why(),
-        diff=changed(_facts(before), _facts(after)),
+        diff=changed(approvals.facts(before), approvals.facts(after)),
     )
     return Told(_shown(call, after), etag=approvals.version(after), entry=entry)
-
-
-def _facts(one: Shown) -> dict[str, object]:
-    kept = one.approval
-    return {"state": kept.state, "by": kept.by, "edited": bool(kept.edited)}
 
 
 async def _approve(call: Call) -> Told:

@@ -88,15 +88,10 @@ Sessions = listing(Session)
 
 def _told(call: Call, run: Run, what: str, before: Run, **more: object) -> Told:
     """The run as it stands now, with the entry for what was done to it."""
-    diff = dict(changed(_facts(before), _facts(run)))
+    diff = dict(changed(sessions.facts(before), sessions.facts(run)))
     diff |= {name: (None, value) for name, value in more.items()}
     entry = call.actor.did(f"session.{what}", run.known.session, org=call.org, why=call.why(), diff=diff)
     return Told(_whole(run), etag=run.known.version, entry=entry)
-
-
-def _facts(run: Run) -> dict[str, object]:
-    known = run.known
-    return {"state": known.state, "by": known.by, "why": known.why, "rule": known.closed, "span": known.span}
 
 
 def _whole(run: Run) -> WholeSession:

@@ -17,7 +17,9 @@ async def api(store: Store) -> AsyncIterator[Api]:
     async with admin_api.serving(store) as made:
         for n in range(7):
             await store.audit.note(
-                Actor("ann").did(f"thing.{'ab'[n % 2]}", f"s{n}", org="acme" if n < 3 else "other", diff={"n": (None, n)})
+                Actor("ann").did(
+                    f"thing.{'ab'[n % 2]}", f"s{n}", org="acme" if n < 3 else "other", diff={"n": (None, n)}
+                )
             )
         yield made
 
@@ -63,7 +65,9 @@ async def test_a_token_for_one_organisation(api: Api) -> None:
     assert len((await api.ask("GET", "/audit", None, "root")).body["items"]) == 9
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=201", "limit=x", "cursor=x", "since_ms=-1", "who=ann", "limit=1&limit=2"])
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=201", "limit=x", "cursor=x", "since_ms=-1", "who=ann", "limit=1&limit=2"]
+)
 async def test_what_is_refused(query: str, api: Api) -> None:
     got = await api.ask("GET", f"/audit?{query}")
 

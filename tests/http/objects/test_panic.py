@@ -17,7 +17,9 @@ async def test_on_and_off(store: Store) -> None:
             seen.append((got.status, got.body, got.headers["ETag"], await store.panic()))
         entries = await api.entries(what="panic")
 
-    said = [(200, {"on": on, "pending": False}, '"on"' if on else '"off"', on) for on in (False, True, True, False, False)]
+    said = [
+        (200, {"on": on, "pending": False}, '"on"' if on else '"off"', on) for on in (False, True, True, False, False)
+    ]
     assert seen == said
     assert [dict(one.diff)["on"][1] for one in entries] == [True, False]
 

@@ -23,7 +23,9 @@ async def test_the_first_token_begins_the_log_in(api: Api) -> None:
     assert (made.status, made.body["live"], made.body["expires_ms"]) == (201, True, None)
     assert (await api.ask("GET", "/sessions")).status == 401
     api.secrets["root"] = made.body["secret"]
-    made = await api.ask("POST", "/tokens", {"name": "bot", "role": "viewer", "org": "acme", "for_seconds": 60.0}, "root")
+    made = await api.ask(
+        "POST", "/tokens", {"name": "bot", "role": "viewer", "org": "acme", "for_seconds": 60.0}, "root"
+    )
     api.secrets["bot"] = made.body["secret"]
 
     assert made.body["expires_ms"] == made.body["at_ms"] + 60_000
