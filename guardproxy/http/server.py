@@ -29,7 +29,7 @@ class Server(web.Server):
             handler_cancellation=True,
             access_log=None,
             auto_decompress=False,
-            logger=_Quiet(count),
+            logger=Quiet(count),
             max_line_size=MAX_LINE,
             max_field_size=MAX_LINE,
         )
@@ -70,8 +70,11 @@ class _Connection(web.RequestHandler):
         return response
 
 
-class _Quiet(logging.Logger):
-    """Takes what aiohttp's server would log: the kind of error is said and where it was raised, nothing else."""
+class Quiet(logging.Logger):
+    """Takes what aiohttp's server would log: the kind of error is said and where it was raised, nothing else.
+
+    It would quote what was sent, a header with a key or a token perhaps.
+    """
 
     said = 0
 
@@ -82,9 +85,9 @@ class _Quiet(logging.Logger):
     def handle(self, record: logging.LogRecord) -> None:
         """Count it, and say it in a line of ours."""
         self._count()
-        if _Quiet.said >= SAID:
+        if Quiet.said >= SAID:
             return
-        _Quiet.said += 1
+        Quiet.said += 1
         error = record.exc_info[1] if record.exc_info else None
         kind = type(error).__name__
         if error is None or isinstance(error, HttpProcessingError):

@@ -54,7 +54,7 @@ async def test_a_body_in_chunks_that_are_none(
 async def test_malformed(
     name: str, store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servers._Quiet, "said", 0)
+    monkeypatch.setattr(servers.Quiet, "said", 0)
     caplog.set_level(logging.DEBUG)
     async with live(store) as running:
         head, body = await send(running, MALFORMED[name].encode("latin-1"))
@@ -69,7 +69,7 @@ async def test_malformed(
 async def test_the_log_is_not_filled(
     store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servers._Quiet, "said", 0)
+    monkeypatch.setattr(servers.Quiet, "said", 0)
     async with live(store) as running:
         for _ in range(servers.SAID + 5):
             await send(running, b"hello\r\n\r\n")
@@ -88,9 +88,9 @@ async def test_long_headers(store: Store) -> None:
 
 
 def test_a_failure_of_ours_says_where(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers._Quiet, "said", 0)
+    monkeypatch.setattr(servers.Quiet, "said", 0)
     counted: list[int] = []
-    logger = servers._Quiet(lambda: counted.append(1))
+    logger = servers.Quiet(lambda: counted.append(1))
     try:
         raise KeyError(SECRET)
     except KeyError:
