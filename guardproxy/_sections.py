@@ -166,11 +166,13 @@ def _over(settings: T, part: BaseModel) -> T:
 def explain(error: ValidationError, root: type[BaseModel]) -> Iterator[tuple[str, str]]:
     """(dotted path, what is wrong) for each error; values are never repeated, they may be secrets."""
     for one in error.errors(include_url=False, include_input=False, include_context=False):
-        path = [part for part in one["loc"] if not _is_branch(part)]
+        unknown = one["type"] == "extra_forbidden"
+        named = one["loc"][-1:] if unknown else ()  # a key that somebody wrote, whatever it looks like
+        path = [*(part for part in one["loc"][: len(one["loc"]) - len(named)] if not _is_branch(part)), *named]
         dotted = ".".join(str(part) for part in path)
         message = one["msg"].removeprefix("Value error, ")
         message = _WORDS.get(one["type"], message)
-        if one["type"] == "extra_forbidden":
+        if unknown:
             message = "unknown key" + _document.nearest(str(path[-1]), _keys(root, path[:-1]))
         field, colon, rest = message.partition(": ")
         if colon and (not dotted or field.split(".")[0] in _keys(root, path)):  # a dataclass names its own field

@@ -39,6 +39,14 @@ REFUSED = {
         "policy: {detectors: {repeated_call: {tripel: [3, 4, 6]}}}",
         "policy.detectors.repeated_call.tripel: unknown key; did you mean 'triple'?",
     ),
+    "unknown key like a kind": ("listen: {int: 1}", "listen.int: unknown key"),
+    "unknown key like a branch": ('"a[b": 1', "a[b: unknown key"),
+    "a private webhook": (
+        "webhook: {url: 'http://10.0.0.1/', secret: 0123456789abcdef}",
+        "webhook.url: is refused: its address is private",
+    ),
+    "a certificate without its key": ("admin: {tls: {cert: a.pem}}", "admin.tls.key: is missing"),
+    "no network": ("admin: {trusted_proxies: [nginx]}", "admin.trusted_proxies.0: must be an address or a network"),
     "unknown key of a price": (
         "prices: {models: {gpt-4o: {input: 1, output: 2, outptu: 3}}}",
         "prices.models.gpt-4o.outptu: unknown key; did you mean 'output'?",

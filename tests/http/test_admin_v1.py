@@ -225,6 +225,9 @@ WRONG = {
     "a limit in words": ("GET", "/admin/v1/sessions?limit=x", None, 400, "invalid_request", "limit"),
     "other digits": ("GET", "/admin/v1/sessions?limit=%C2%B2", None, 400, "invalid_request", "limit"),
     "a cursor of nobody": ("GET", "/admin/v1/sessions?cursor=-1", None, 400, "invalid_request", "cursor"),
+    "a filter like a branch": ("GET", "/admin/v1/sessions?int=1", None, 400, "invalid_request", "int"),
+    "another one": ("GET", "/admin/v1/audit?a%5Bb", None, 400, "invalid_request", "a[b"),
+    "a name like a branch": ("POST", "/admin/v1/sessions/s/cut", {"str": 1}, 400, "invalid_request", "str"),
     "an unknown filter": ("GET", "/admin/v1/sessions?sate=paused", None, 400, "invalid_request", "sate"),
 }  # fmt: skip
 
