@@ -1,4 +1,4 @@
-"""Our texts beside a conversation: sealed, found at their place again, and gone with it."""
+"""Our texts and refused rounds beside a conversation: sealed, found at their place again, and gone with it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from guardproxy.core.edit import AppendText, ForbidTools
+from guardproxy.core.edit import AppendText, ForbidTools, PutBack
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.model import Call, Message
 from guardproxy.http.ledger import At, Ledger
@@ -55,7 +55,7 @@ def test_put_back(name: str) -> None:
     entries = ledger().seal(over(CONVERSATION), [ADVICE, ForbidTools()])
 
     assert len(entries) == 1
-    assert ledger().put_back(over(messages), entries) == ((ADVICE,) if there else ())
+    assert ledger().put_back(over(messages), entries) == (((ADVICE,), False) if there else ((), True))
 
 
 def test_several_texts_at_one_place_keep_their_order() -> None:
@@ -66,7 +66,7 @@ def test_several_texts_at_one_place_keep_their_order() -> None:
     scrambled = dict(sorted(entries.items()))
 
     assert len(entries) == 12
-    assert ledger().put_back(over(CONVERSATION), scrambled) == tuple(texts)
+    assert ledger().put_back(over(CONVERSATION), scrambled) == (tuple(texts), False)
 
 
 def test_what_is_stored_is_sealed() -> None:
@@ -81,15 +81,116 @@ def test_what_is_stored_is_sealed() -> None:
 def test_another_secret_gives_no_text() -> None:
     entries = ledger().seal(over(CONVERSATION), [ADVICE])
 
-    assert ledger(b"x" * 32).put_back(over(CONVERSATION), entries) == ()
+    assert ledger(b"x" * 32).put_back(over(CONVERSATION), entries) == ((), False)
 
 
 def test_a_text_cannot_be_moved_to_another_place() -> None:
     (sealed,) = ledger().seal(over(CONVERSATION), [ADVICE]).values()
     (anchor,) = ledger().seal(over(CONVERSATION), [AppendText(1, "x")])
 
-    assert ledger().put_back(over(CONVERSATION), {anchor: sealed}) == ()
+    assert ledger().put_back(over(CONVERSATION), {anchor: sealed}) == ((), False)
 
 
 def test_only_texts_are_kept() -> None:
     assert ledger().seal(over(CONVERSATION), [ForbidTools()]) == {}
+
+
+# ------------------------------------------------------------------------------- rounds and calls that are put back
+
+ANSWER = Message("assistant", "", (Call("read", "{}", "id2"),))
+AFTER = [*CONVERSATION, ANSWER, Message("tool", "r2", call_id="id2"), Message("user", "more")]
+CALL, RESULT = b'{"id":"id3","function":{"name":"delete"},"x":1e400,"\\u00e9":"\xc3\xa9"}', b'{"role":"tool","content":"no"}'
+ROUND = (b'{"role":"assistant","content":"I delete."}', RESULT)
+BACK = PutBack(4, ROUND, ((0, CALL), (2, CALL)), (RESULT, RESULT), "I delete.")
+
+
+def sealed(*kept: PutBack, key: bytes = KEY) -> dict[str, bytes]:
+    """Sealed when the answer that they belong to was not in the conversation yet."""
+    return ledger(key).seal(over(CONVERSATION), [], (), kept)
+
+
+def answered(**fields: object) -> list[Message]:
+    return [*CONVERSATION, ANSWER._replace(**fields), *AFTER[5:]]
+
+
+PLACES: dict[str, tuple[PutBack, Sequence[Message], bool]] = {
+    "behind its conversation": (BACK, AFTER, True),
+    "grown": (BACK, [*AFTER, Message("assistant", "x")], True),
+    "other ids": (BACK, [*changed(3, call_id="id9"), *AFTER[4:]], True),
+    "the answer is not there yet": (BACK, CONVERSATION, False),
+    "something else is there": (BACK, [*CONVERSATION, Message("user", "Well?")], False),
+    "the message before has changed": (BACK, [*changed(3, text="r9"), *AFTER[4:]], False),
+    "moved": (BACK, [Message("system", "more"), *AFTER], False),
+    "compacted": (BACK, [CONVERSATION[0], Message("user", "Summary"), ANSWER], False),
+    "nothing": (BACK, [], False),
+    "the message has lost its calls": (BACK, answered(calls=()), False),
+    "a round alone needs no calls": (PutBack(4, ROUND), answered(calls=()), True),
+    "other calls are another matter": (BACK, answered(calls=(Call("g", "{}"),)), True),
+    "at the beginning": (PutBack(0, ROUND), [Message("assistant", "Hello")], True),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_rounds_are_put_back(name: str) -> None:
+    back, messages, there = PLACES[name]
+    entries = sealed(back)
+
+    assert len(entries) == 1
+    assert ledger().put_back(over(messages), entries) == ((back,) if there else (), False)
+
+
+def test_each_byte_of_them_stays() -> None:
+    """What a provider is sent again has to be what it was sent before: no form of JSON is made anew."""
+    (found,), _ = ledger().put_back(over(AFTER), sealed(BACK))
+
+    assert found == BACK
+    assert ledger().put_back(over(AFTER), sealed(BACK)) == ledger().put_back(over(AFTER), sealed(BACK))
+
+
+def test_what_was_put_back_is_sealed_too() -> None:
+    ((anchor, stored),) = sealed(BACK).items()
+
+    assert b"delete" not in stored
+    assert anchor.startswith("r4:")
+    assert stored != next(iter(sealed(BACK).values()))
+
+
+def test_a_round_of_another_secret_is_none() -> None:
+    entries = sealed(BACK, key=b"x" * 32)
+
+    assert ledger().put_back(over(AFTER), entries) == ((), False)
+
+
+def test_a_round_cannot_be_moved() -> None:
+    (stored,) = sealed(BACK).values()
+    (anchor,) = sealed(PutBack(3, ROUND))
+    messages = [*CONVERSATION[:3], Message("assistant", "x"), *CONVERSATION[3:]]
+
+    assert ledger().put_back(over(messages), {anchor: stored}) == ((), False)
+
+
+def test_a_round_of_another_version_is_left_out() -> None:
+    one = ledger()
+    (anchor,) = sealed(BACK)
+    for form in (b"[2,[],[],[],\"\",\"new\"]", b"[2]"):
+        assert one.put_back(over(AFTER), {anchor: one._seal(anchor, form)}) == ((), False)
+
+
+def test_texts_come_before_rounds_and_both_in_their_order() -> None:
+    later = PutBack(6, ROUND)
+    grown = [*AFTER[:6], Message("assistant", "x")]
+    entries = ledger().seal(over(grown), [ADVICE], (), [later, BACK])
+
+    assert ledger().put_back(over(grown), entries) == ((ADVICE, BACK, later), False)
+
+
+def test_lost_is_what_texts_are_not_what_rounds_are() -> None:
+    """Advice whose place is gone is given again; a round goes with its message, calls and results together."""
+    later = PutBack(6, ROUND)
+    grown = [*AFTER[:6], Message("assistant", "x")]
+    both = ledger().seal(over(AFTER), [ADVICE], (), [later])
+
+    assert ledger().put_back(over(grown), both) == ((ADVICE, later), False)
+    assert ledger().put_back(over([*changed(2, text="x"), *grown[4:]]), both) == ((later,), True)
+    assert ledger().put_back(over([]), both) == ((), True)
+    assert ledger().put_back(over([]), sealed(BACK)) == ((), False)
