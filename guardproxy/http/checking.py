@@ -44,7 +44,8 @@ async def check(run: Guarded, look: Look) -> tuple[bool, web.StreamResponse | No
     _note(turn, found)
     failures = [one for one in found if one.mode == "enforce"]
     terms = turn.proxy.policy.final
-    if not failures or not terms.hold:
+    given = turn.response is not None and not look.watcher.holding
+    if not failures or not terms.hold or given:
         return False, None
     run.retries += 1
     if run.retries <= terms.retries:

@@ -88,7 +88,13 @@ class Guarded:
         calls = turn.inspection is not None and self.drop is None
         if turn.ask.choices > 1 or not (text or calls):
             return None
-        return Gate(turn.inspection.concerns if calls and turn.inspection else _nothing, text=text, calls=True)
+        finals = turn.proxy.policy.tools.final if text else ()
+        concerns = turn.inspection.concerns if calls and turn.inspection else None
+
+        def wants(tool: str) -> bool:
+            return (concerns is not None and concerns(tool)) or any(rule.concerns(tool) for rule in finals)
+
+        return Gate(wants, text=text, calls=True)
 
     # -------------------------------------------------------------------------------------------- what we say to it
 
@@ -220,10 +226,6 @@ class Guarded:
         if turn.response is None:
             self.outlet.headers = [("Content-Type", turn.content_type), *turn.guard_headers()]
         return await self.outlet.finish(body)
-
-
-def _nothing(_tool: str) -> bool:
-    return False
 
 
 def _no_objection(_calls: Sequence[Call], *, repairs: int, refusals: int) -> tuple[Objection, ...]:

@@ -99,7 +99,10 @@ def test_only_texts_are_kept() -> None:
 
 ANSWER = Message("assistant", "", (Call("read", "{}", "id2"),))
 AFTER = [*CONVERSATION, ANSWER, Message("tool", "r2", call_id="id2"), Message("user", "more")]
-CALL, RESULT = b'{"id":"id3","function":{"name":"delete"},"x":1e400,"\\u00e9":"\xc3\xa9"}', b'{"role":"tool","content":"no"}'
+CALL, RESULT = (
+    b'{"id":"id3","function":{"name":"delete"},"x":1e400,"\\u00e9":"\xc3\xa9"}',
+    b'{"role":"tool","content":"no"}',
+)
 ROUND = (b'{"role":"assistant","content":"I delete."}', RESULT)
 BACK = PutBack(4, ROUND, ((0, CALL), (2, CALL)), (RESULT, RESULT), "I delete.")
 
@@ -172,7 +175,7 @@ def test_a_round_cannot_be_moved() -> None:
 def test_a_round_of_another_version_is_left_out() -> None:
     one = ledger()
     (anchor,) = sealed(BACK)
-    for form in (b"[2,[],[],[],\"\",\"new\"]", b"[2]"):
+    for form in (b'[2,[],[],[],"","new"]', b"[2]"):
         assert one.put_back(over(AFTER), {anchor: one._seal(anchor, form)}) == ((), False)
 
 

@@ -99,5 +99,3 @@ async def test_a_store_that_was_away_is_asked_again() -> None:
         await asyncio.sleep(0.1)
 
     assert turn.stopped == watching.WHY
-
-
