@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
-import aiohttp
 import pytest
 
 from guardproxy.errors import StoreError
@@ -20,7 +16,7 @@ from guardproxy.store.approvals import Approval
 from guardproxy.store.redis import Store
 from tests.http.test_guarded import BOTH as READ_AND_DELETE, TOOLS, Agent, paired, then
 from tests.http_store import counted, held
-from tests.live import SECRET, Answer, Json, Live, Said, live
+from tests.live import SECRET, Json, Live, Said, live
 
 DELETE = ("delete", '{"path":"b"}', "call_del000001")
 TOOL = {"approval": ["delete"]}

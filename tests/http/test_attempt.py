@@ -15,9 +15,9 @@ import pytest
 
 from guardproxy.errors import StoreError
 from guardproxy.store.redis import Store
-from tests.http.test_guarded import TOOLS, Agent, joined, paired, then
+from tests.http.test_guarded import TOOLS, Agent, paired, then
 from tests.http_store import counted, held
-from tests.live import Got, Json, Live, Said, live
+from tests.live import Json, Live, Said, live
 
 FORBIDDEN = ("delete", "{}", "call_del000001")
 ALLOWED = ("read", '{"path":"c"}', "call_read00002")
