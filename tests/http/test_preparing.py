@@ -92,7 +92,11 @@ async def test_a_tool_that_is_gone_for_good(store: Store, on_fatal: str, stream:
         agent = Agent(running, stream=stream)
         with_result(agent, GONE)
         answer = await agent.turn()
-        expected = {"tell": ("pass", ""), "finalize": ("finalize", "hygiene.errors"), "pause": ("pause", "hygiene.errors")}
+        expected = {
+            "tell": ("pass", ""),
+            "finalize": ("finalize", "hygiene.errors"),
+            "pause": ("pause", "hygiene.errors"),
+        }
         assert (answer.verdict, answer.rule) == expected[on_fatal]
         assert len(running.provider.got) == (0 if on_fatal == "pause" else 1)
         if on_fatal == "finalize":
