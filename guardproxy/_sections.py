@@ -92,7 +92,8 @@ def _pydantic_type(hint: Any, name: str) -> Any:
     if origin is Mapping and arguments[-1] in (int, float):
         most = next((limit for ending, limit in MOST.items() if name.endswith(ending)), LARGEST_HOLD)
         number = Annotated[arguments[-1], BeforeValidator(no_flag), Field(le=most)]
-        return Mapping[arguments[0], number]  # type: ignore[valid-type]  # built at run time
+        mapping: Any = Mapping
+        return mapping[arguments[0], number]
     if origin in (UnionType, typing.Union):
         return typing.Union[tuple(_pydantic_type(argument, name) for argument in arguments)]  # noqa: UP007 - built at run time
     return hint
