@@ -69,7 +69,8 @@ class GatedWhole:
         payload = peek(raw)
         entries = choices(payload)
         if not isinstance(payload, dict) or not entries or payload.get("error"):
-            return raw
+            told = self._joint is not None and self._joint.streamed and isinstance(payload, dict)
+            return event(payload) if told else raw
         count = len(Gathered().whole(payload).calls)
         lacks = keep is not None and any(place not in keep for place in range(count))
         self._calls = sum(keep is None or place in keep for place in range(count))

@@ -14,7 +14,6 @@ from aiohttp import web
 
 from guardproxy.api.chat import GAP, Gate
 from guardproxy.core.edit import DropCalls, PutBack
-from guardproxy.core.model import Call
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import UpstreamError
 from guardproxy.http import approving, attempt, checking, deciding, relay
@@ -94,7 +93,7 @@ class Guarded:
         def wants(tool: str) -> bool:
             return (concerns is not None and concerns(tool)) or any(rule.concerns(tool) for rule in finals)
 
-        return Gate(wants, text=text, calls=True)
+        return Gate(_every if calls and turn.proxy.wants.people else wants, text=text, calls=True)
 
     # -------------------------------------------------------------------------------------------- what we say to it
 
@@ -107,9 +106,7 @@ class Guarded:
             self._remember(look, ())
             return await self.outlet.finish(self.passing)
         seen = look.watcher.seen()
-        judge = turn.inspection.judge if turn.inspection is not None else _no_objection
-        found = judge(seen.calls, repairs=self._repairs, refusals=self._reasks)
-        deciding.note(turn, found, seen.calls)
+        found = deciding.judged(turn, seen.calls, repairs=self._repairs, refusals=self._reasks)
         acted = [one for one in found if one.mode == "enforce"]
         out = {one.position for one in acted if one.action != "pause"}
         keep = frozenset(range(len(seen.calls))) - out
@@ -145,7 +142,7 @@ class Guarded:
 
     def add(self, look: Look, after: Sequence[bytes]) -> None:
         """The answer that the client does not get stands in the conversation from now on, with what it is told."""
-        self.rounds += [look.watcher.raw_message(), *after]
+        self.rounds += [self.turn.surface.sound(look.watcher.raw_message()), *after]
         self._said = look.watcher.joint().text
 
     def passed(self, look: Look | None, error_type: str = "") -> None:
@@ -197,7 +194,7 @@ class Guarded:
         if objections:
             raw = look.watcher.raw_calls()
             texts = {one.position: one.text for one in objections}
-            calls = [(at, raw[at]) for at in sorted(texts)]
+            calls = [(at, turn.surface.sound(raw[at])) for at in sorted(texts)]
             after = turn.surface.results([raw[at] for at in sorted(texts)], [texts[at] for at in sorted(texts)])
         said = self._said
         turn.outcome.text = GAP.join(part for part in (said, turn.outcome.text) if part)
@@ -211,13 +208,15 @@ class Guarded:
         take_over(turn, look, dropped=False)
         self._remember(look, ())
         turn.outcome.released(turn.surface.read_message(message))
-        body = turn.surface.closing_message(turn.ask, look.watcher.joint(), message)
+        created, joint = turn.started_ns // 10**9, look.watcher.joint()
+        _, body = turn.surface.replay_message(turn.ask, message, reply_id=turn.reply_id, created=created, joint=joint)
         return await self.outlet.finish(body)
 
     async def close(self, text: str) -> web.StreamResponse:
         """End the answer in our words: the model is not asked any more."""
         turn = self.turn
         joint = turn.joint
+        deciding.closed(turn)
         turn.outcome.own(GAP.join(part for part in (joint.text if joint else "", text) if part))
         if self.rounds:
             turn.kept.append(PutBack(turn.ask.count, before=tuple(self.rounds), said=self._said))
@@ -228,5 +227,5 @@ class Guarded:
         return await self.outlet.finish(body)
 
 
-def _no_objection(_calls: Sequence[Call], *, repairs: int, refusals: int) -> tuple[Objection, ...]:
-    return ()
+def _every(_tool: str) -> bool:
+    return True

@@ -29,8 +29,8 @@ async def watch(proxy: Proxy) -> None:
         except StoreError:
             continue
         for turn in running:
-            late = stopped.get(turn.seen.session, -1) < turn.seen.now_ms  # begun after the cut: it was let go on
-            if not late and not _over(turn):
+            cut = stopped.get(turn.seen.session, -1) >= turn.seen.now_ms  # one that began later was let go on
+            if cut and not _over(turn):
                 turn.stop(WHY)
 
 

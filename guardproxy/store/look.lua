@@ -12,7 +12,9 @@ local function look(sid, now)
   local notes = s.notes ~= '' and unpacked(s.notes) or {}
   local parts, keys = call('HKEYS', P .. 'd:' .. sid), {}
   for _, part in ipairs(parts) do
-    if sub(part, 1, 7) == 'thread:' and #keys < THREADS then keys[#keys + 1] = P .. 't:' .. sid .. SEP .. sub(part, 8) end
+    if sub(part, 1, 7) == 'thread:' and #keys < THREADS then
+      keys[#keys + 1] = P .. 't:' .. sid .. SEP .. sub(part, 8)
+    end
   end
   if s.closed == 'operator' then return { raw, parts, 'closed', notes.by or s.closed, notes.why or '' } end
   if s.closed ~= '' then return { raw, parts, 'closed', s.closed, '' } end

@@ -304,7 +304,7 @@ async def test_a_client_that_leaves(store: Store, name: str, caplog: pytest.LogC
         assert paired(running.provider.got[-1].json["messages"])
 
 
-async def gone(running: Live, turn: asyncio.Task[object]) -> None:
+async def gone(running: object, turn: asyncio.Task[object]) -> None:
     """The client of a turn leaves; its turn is over soon after."""
     turn.cancel()
     with pytest.raises(asyncio.CancelledError):

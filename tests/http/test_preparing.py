@@ -15,7 +15,7 @@ from tests.live import Json, Said, config_of, live
 from tests.scenes import Heard
 
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-NOTHING = Wants(cleans=False, calls=False, finals=False, holds=False, guards=False)
+NOTHING = Wants(cleans=False, calls=False, finals=False, holds=False, guards=False, people=False)
 CHECK = {"completion": {"required_tools": {"tools": ["search"]}}}
 SEEN = {"completion": {"required_tools": {"tools": ["search"], "mode": "observe"}}}
 HOLD = {"final": {"hold": True}}
@@ -33,9 +33,9 @@ WANTS: dict[str, tuple[Callable[[], Policy], str, set[str]]] = {
     "arguments": (lambda: policy(arguments={"mode": "enforce"}), "", {"calls"}),
     "forbidden": (lambda: policy({"deny": ["x"]}, refuse="enforce"), "", {"calls", "guards"}),
     "forbidden, observed": (lambda: policy({"deny": ["x"]}, refuse="observe"), "", {"calls"}),
-    "approval": (lambda: policy({"approval": ["x"]}), "", {"calls", "guards"}),
+    "approval": (lambda: policy({"approval": ["x"]}), "", {"calls", "guards", "people"}),
     "approval, all observed": (lambda: policy({"approval": ["x"]}, mode="observe"), "", {"calls"}),
-    "a question": (lambda: policy({"human": ["x"]}), "", {"calls"}),
+    "a question": (lambda: policy({"human": ["x"]}), "", {"calls", "people"}),
     "a late result": (lambda: policy({"later": ["x"]}), "", set()),
     "a check": (lambda: policy(**CHECK), "", {"finals"}),
     "a check, held": (lambda: policy(**CHECK, **HOLD), "", {"finals", "holds"}),

@@ -142,3 +142,19 @@ async def test_in_a_panic_there_is_room(store: Store) -> None:
     assert not await extend(agent)
     await store.panic(True)
     assert await extend(agent)
+
+
+async def test_the_session_is_as_readable_as_before(store: Store) -> None:
+    """Its counters are as many as their names: also for who asks by other lines later."""
+    agent = Agent(store, session="s", lines=(COST, CALLS))
+    await agent.begin()
+    assert [await extend(agent) for _ in range(3)] == [True] * 3
+    await agent.settle(spent={"cost_microusd": 170, "tool_calls": 2})
+    known = await store.session_state(ORG, "s")
+    assert known
+    assert known.used == {"cost_microusd": 170, "tool_calls": 2}
+    other = Agent(store, session="s", lines=(TURNS,))
+    await other.begin()
+    await other.settle(spent={"turns": 1})
+    assert await used_held(store, "s:s", "cost_microusd") == (170, 0)
+    assert await used_held(store, "s:s", "tool_calls") == (2, 0)
