@@ -94,8 +94,11 @@ class Guarded:
         calls = turn.inspection is not None and self._drop is None
         if turn.ask.choices > 1 or not (text or calls):
             return None
-        wants = _nothing if not calls or turn.inspection is None else turn.inspection.concerns
-        return Gate(_every if calls and turn.proxy.wants.people else wants, text=text, calls=True)
+        if calls and turn.proxy.wants.people:
+            return Gate(_every, text=text)
+        wants = turn.inspection.concerns if calls and turn.inspection is not None else _nothing
+        final = turn.proxy.policy.tools.final if text else ()
+        return Gate((lambda tool: wants(tool) or any(rule.concerns(tool) for rule in final)) if final else wants, text=text)
 
     # ------------------------------------------------------------------------------------------ what the model says
 
