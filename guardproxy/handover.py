@@ -18,6 +18,7 @@ from guardproxy.errors import BadAsk, ConfigError
 if TYPE_CHECKING:
     from guardproxy.config import Config
     from guardproxy.http.approvals import Desk
+    from guardproxy.http.sealed import Sealer
     from guardproxy.http.sessions import Checkpoint, Runs
 
 T = TypeVar("T")
@@ -113,28 +114,32 @@ def _done(run: Callable[[Config, argparse.Namespace], None], config: Config, giv
     return 0
 
 
-def _with_desk(config: Config, work: Callable[[Desk], Awaitable[T]]) -> T:
+def _with_desk(config: Config, work: Callable[[Desk], Awaitable[T]], *, reads: bool = True) -> T:
+    """Do `work`. `reads`: it needs the content, and so the secret."""
     from guardproxy.http import reach  # noqa: PLC0415 - heavy, as all below
     from guardproxy.http.app import Proxy  # noqa: PLC0415
     from guardproxy.http.approvals import Desk  # noqa: PLC0415
 
-    sealer = _sealer(config)
+    sealer = _sealer(config, reads=reads)
     return reach.ask(config, lambda store: work(Desk(store, sealer, Proxy.org)))
 
 
-def _with_runs(config: Config, work: Callable[[Runs], Awaitable[T]]) -> T:
+def _with_runs(config: Config, work: Callable[[Runs], Awaitable[T]], *, reads: bool = False) -> T:
     from guardproxy.http import reach  # noqa: PLC0415
     from guardproxy.http.app import Proxy  # noqa: PLC0415
     from guardproxy.http.sessions import Runs  # noqa: PLC0415
 
-    sealer = _sealer(config)
+    sealer = _sealer(config, reads=reads)
     return reach.ask(config, lambda store: work(Runs(store, sealer, Proxy.org)))
 
 
-def _sealer(config: Config) -> Any:
+def _sealer(config: Config, *, reads: bool) -> Sealer:
+    """What opens the content; for who does not read any, one that opens nothing: then no secret is asked for."""
     from guardproxy import secrets  # noqa: PLC0415
     from guardproxy.http.sealed import Sealer  # noqa: PLC0415
 
+    if not reads:
+        return Sealer(os.urandom(32))
     found = secrets.find(os.environ, config.data_dir, shared_store=bool(config.store.url))
     return Sealer(secrets.derive(found).ledger)
 
@@ -170,7 +175,7 @@ def _approve(config: Config, given: argparse.Namespace) -> None:
 
 def _deny(config: Config, given: argparse.Namespace) -> None:
     by = _by(given)
-    one = _with_desk(config, lambda desk: desk.deny(given.subject, by, given.why)).approval
+    one = _with_desk(config, lambda desk: desk.deny(given.subject, by, given.why), reads=False).approval
     print(f"approval {one.id}: {one.by} denies {one.tool}; the model is told so")
 
 
@@ -231,7 +236,7 @@ def _checkpoint(config: Config, given: argparse.Namespace) -> None:
         return kept if given.take is None else await runs.take(given.subject, given.take, by)
 
     try:
-        kept = _with_runs(config, work)
+        kept = _with_runs(config, work, reads=True)
         if draft:
             draft.replace(given.out)
             print(f"generation {kept.generation} of session {visible(kept.session)} is in {given.out}")

@@ -85,7 +85,14 @@ CHECKS: dict[str, tuple[str, Json, list[Ask], str, str, str]] = {
         "have to stay as they are.*key.pem",
         "",
     ),
-    "a file outside": ("files", {"allowed": ["src/**"]}, [WRITTEN], "Done.", "outside of what this task may change", ""),
+    "a file outside": (
+        "files",
+        {"allowed": ["src/**"]},
+        [WRITTEN],
+        "Done.",
+        "outside of what this task may change",
+        "",
+    ),
     "tests that nobody ran": (
         "files",
         {"tests": True},
@@ -154,7 +161,16 @@ def each() -> list[Plot]:
         plots.append(
             Plot(
                 f"{name}: off",
-                [*done, Ask((Said(bad),), text=text(bad), untouched=True, headers={VERIFIED: ""}, report={"verification": ""})],
+                [
+                    *done,
+                    Ask(
+                        (Said(bad),),
+                        text=text(bad),
+                        untouched=True,
+                        headers={VERIFIED: ""},
+                        report={"verification": ""},
+                    ),
+                ],
                 policy={"completion": {rule: {**settings, "mode": "off"}}, "final": HOLD},
             )
         )
@@ -194,7 +210,13 @@ def bounds() -> list[Plot]:
         Plot(
             "an answer that was sent back stands in later requests",
             [
-                held(Said("It is ORD-8264."), Said("I do not know."), text=r"I do not know\.", headers=PASSED, sent=("U", "U A U")),
+                held(
+                    Said("It is ORD-8264."),
+                    Said("I do not know."),
+                    text=r"I do not know\.",
+                    headers=PASSED,
+                    sent=("U", "U A U"),
+                ),
                 Ask((Said("No."),), text=r"No\.", user="Sure?", sent=("U A U A U",), says="ORD-8264"),
                 Ask((Said("No!"),), text="No!", user="Quite?", sent=("U A U A U A U",), says="ORD-8264"),
             ],
@@ -239,7 +261,15 @@ def bounds() -> list[Plot]:
         ),
         Plot(
             "a call is no final answer: nothing is checked, its text comes with it",
-            [Ask((calls(TESTS, text="I test."),), ("t1",), "I test.", headers={VERIFIED: ""}, report={"verification": ""})],
+            [
+                Ask(
+                    (calls(TESTS, text="I test."),),
+                    ("t1",),
+                    "I test.",
+                    headers={VERIFIED: ""},
+                    report={"verification": ""},
+                )
+            ],
             policy={**NEEDS, "final": HOLD},
         ),
         Plot(
@@ -296,7 +326,15 @@ def final_tools() -> list[Plot]:
         ),
         Plot(
             "a final tool: never passed, delivered",
-            [held(calls(first), calls(second), calls(call("final_answer", "f3", answer="3")), gets=("f3",), headers=FAILED)],
+            [
+                held(
+                    calls(first),
+                    calls(second),
+                    calls(call("final_answer", "f3", answer="3")),
+                    gets=("f3",),
+                    headers=FAILED,
+                )
+            ],
             policy={**NEEDS, "final": HOLD},
             tools=final,
         ),

@@ -35,7 +35,15 @@ def answered() -> list[Plot]:
             [
                 ASKED,
                 *[WAITS] * 3,
-                Ask((), text=PAUSED, verdict="pause", rule="tools.approval", user="?", status=400, error="session_paused"),
+                Ask(
+                    (),
+                    text=PAUSED,
+                    verdict="pause",
+                    rule="tools.approval",
+                    user="?",
+                    status=400,
+                    error="session_paused",
+                ),
                 Do("approve"),
                 Ask((), ("d1",)),
             ],
@@ -43,7 +51,13 @@ def answered() -> list[Plot]:
         ),
         Plot(
             "waiting, then approved",
-            [ASKED, WAITS, Do("approve"), replace(released, user="Now?"), replace(DONE, sent=("U A U A U A(d1) T(d1)",))],
+            [
+                ASKED,
+                WAITS,
+                Do("approve"),
+                replace(released, user="Now?"),
+                replace(DONE, sent=("U A U A U A(d1) T(d1)",)),
+            ],
             tools=APPROVAL,
         ),
         Plot(
@@ -51,7 +65,13 @@ def answered() -> list[Plot]:
             [
                 ASKED,
                 Do("deny", "not on a Friday"),
-                Ask((Said("I leave it."),), text="I leave it.", user="Go on.", sent=(told,), says="declined.*not on a Friday"),
+                Ask(
+                    (Said("I leave it."),),
+                    text="I leave it.",
+                    user="Go on.",
+                    sent=(told,),
+                    says="declined.*not on a Friday",
+                ),
                 Ask((Said("Yes."),), text="Yes.", user="Sure?", sent=(f"{told} A U",), says="not on a Friday"),
             ],
             tools=APPROVAL,
@@ -78,7 +98,13 @@ def answered() -> list[Plot]:
                 ASKED,
                 Later(1.2, really=True),
                 Do("approve", fails="expired"),
-                Ask((Said("I leave it."),), text="I leave it.", user="Go on.", sent=(told,), says="nobody decided in time"),
+                Ask(
+                    (Said("I leave it."),),
+                    text="I leave it.",
+                    user="Go on.",
+                    sent=(told,),
+                    says="nobody decided in time",
+                ),
                 Ask((Said("Yes."),), text="Yes.", user="Sure?", sent=(f"{told} A U",)),
             ],
             policy={"approvals": {"expire_seconds": 1}},
@@ -145,7 +171,12 @@ def answered() -> list[Plot]:
         Plot(
             "words before the call stay with it",
             [
-                Ask((calls(GONE, text="I clean up."),), text=f"I clean up.\n\n{NOTICE}", verdict="pause", rule="tools.approval"),
+                Ask(
+                    (calls(GONE, text="I clean up."),),
+                    text=f"I clean up.\n\n{NOTICE}",
+                    verdict="pause",
+                    rule="tools.approval",
+                ),
                 Do("deny"),
                 Ask((Said("I leave it."),), text="I leave it.", user="Go on.", sent=(told,)),
                 Ask((Said("Yes."),), text="Yes.", user="Sure?", sent=(f"{told} A U",)),
@@ -171,7 +202,12 @@ def beside() -> list[Plot]:
     return [
         Plot(
             "next to another call: both wait, both are released",
-            [both, Do("approve"), Ask((), ("r1", "d1"), user="Go on."), replace(DONE, sent=("U A U A(r1,d1) T(r1) T(d1)",))],
+            [
+                both,
+                Do("approve"),
+                Ask((), ("r1", "d1"), user="Go on."),
+                replace(DONE, sent=("U A U A(r1,d1) T(r1) T(d1)",)),
+            ],
             tools=APPROVAL,
         ),
         Plot(
@@ -179,7 +215,13 @@ def beside() -> list[Plot]:
             [
                 both,
                 Do("deny"),
-                Ask((calls(call("read", "r2", path="a")),), ("r2",), user="Go on.", sent=(told,), says="(?s)`read`.*declined"),
+                Ask(
+                    (calls(call("read", "r2", path="a")),),
+                    ("r2",),
+                    user="Go on.",
+                    sent=(told,),
+                    says="(?s)`read`.*declined",
+                ),
                 replace(DONE, sent=(f"{told} A(r2) T(r2)",)),
             ],
             tools=APPROVAL,
@@ -190,7 +232,12 @@ def beside() -> list[Plot]:
                 Ask((calls(GONE, MAIL),), text=NOTICE, verdict="pause", rule="tools.approval"),
                 Do("approve"),
                 Ask((), ("d1",), user="Go on."),
-                Ask((calls(call("send_mail", "m2", to="bob")),), text=".*`send_mail`.*approval.*", verdict="pause", rule="tools.approval"),
+                Ask(
+                    (calls(call("send_mail", "m2", to="bob")),),
+                    text=".*`send_mail`.*approval.*",
+                    verdict="pause",
+                    rule="tools.approval",
+                ),
                 Do("approve"),
                 Ask((), ("m2",), user="Go on."),
                 DONE,
@@ -200,7 +247,12 @@ def beside() -> list[Plot]:
         Plot(
             "next to a forbidden one: the forbidden one is not released",
             [
-                Ask((calls(call("bash", "b1", command="ls"), GONE),), text=NOTICE, verdict="pause", rule="tools.approval"),
+                Ask(
+                    (calls(call("bash", "b1", command="ls"), GONE),),
+                    text=NOTICE,
+                    verdict="pause",
+                    rule="tools.approval",
+                ),
                 Do("approve"),
                 Ask((), ("d1",), user="Go on."),
                 DONE,
@@ -254,7 +306,9 @@ def beside() -> list[Plot]:
 
 def held() -> list[Plot]:
     """The request waits."""
-    one = Ask((calls(GONE, text="So:"),), ("d1",), "So:", verdict="pause", rule="tools.approval", meanwhile=Do("approve"))
+    one = Ask(
+        (calls(GONE, text="So:"),), ("d1",), "So:", verdict="pause", rule="tools.approval", meanwhile=Do("approve")
+    )
     two = replace(one, answers=(calls(READ, GONE),), text="")
     denied = Ask(
         (calls(GONE), Said("I leave it.")),
@@ -266,7 +320,12 @@ def held() -> list[Plot]:
         says="declined.*no",
     )
     return [
-        Plot("held, approved: the call goes on", [one, replace(DONE, sent=("U A(d1) T(d1)",))], tools=APPROVAL, policy=HOLD),
+        Plot(
+            "held, approved: the call goes on",
+            [one, replace(DONE, sent=("U A(d1) T(d1)",))],
+            tools=APPROVAL,
+            policy=HOLD,
+        ),
         Plot(
             "held, approved with other arguments",
             [
@@ -363,7 +422,12 @@ def questions() -> list[Plot]:
         ),
         Plot(
             "a question cannot be approved, and a call cannot be answered",
-            [asked, Do("approve", fails="is_a_question"), Do("answer", "Bern."), Do("answer", "Basel.", fails="already_decided")],
+            [
+                asked,
+                Do("approve", fails="is_a_question"),
+                Do("answer", "Bern."),
+                Do("answer", "Basel.", fails="already_decided"),
+            ],
             tools=human,
         ),
         Plot(

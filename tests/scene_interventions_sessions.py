@@ -98,8 +98,12 @@ def by_policies() -> list[Plot]:
     )
     waits = Ask((), text=".*went round in circles.*", verdict="pause", rule="paused.loop")
     limits: Json = {"limits": {"session": {"turns": 2}}}
-    full = Ask((), text=".*paused by the proxy that watches it.*sessions extend.*", verdict="pause", rule="budget.turns")
-    last = replace(NEXT, answers=(Said("Read."),), gets=(), text="Read.", verdict="finalize", head="finalize", rule="budget.turns")
+    full = Ask(
+        (), text=".*paused by the proxy that watches it.*sessions extend.*", verdict="pause", rule="budget.turns"
+    )
+    last = replace(
+        NEXT, answers=(Said("Read."),), gets=(), text="Read.", verdict="finalize", head="finalize", rule="budget.turns"
+    )
     return [
         Plot(
             "a loop that is cut: a person takes over",
@@ -141,7 +145,19 @@ def by_policies() -> list[Plot]:
         ),
         Plot(
             "a budget that is spent: an error",
-            [WORK, last, Ask((), text=".*turns.*", verdict="deny", rule="budget.turns", status=400, error="budget_exceeded", user="More.")],
+            [
+                WORK,
+                last,
+                Ask(
+                    (),
+                    text=".*turns.*",
+                    verdict="deny",
+                    rule="budget.turns",
+                    status=400,
+                    error="budget_exceeded",
+                    user="More.",
+                ),
+            ],
             policy=limits,
         ),
         Plot(
@@ -149,7 +165,15 @@ def by_policies() -> list[Plot]:
             [
                 WORK,
                 last,
-                Ask((), text=".*turns.*", verdict="deny", rule="budget.turns", status=400, error="budget_exceeded", user="More."),
+                Ask(
+                    (),
+                    text=".*turns.*",
+                    verdict="deny",
+                    rule="budget.turns",
+                    status=400,
+                    error="budget_exceeded",
+                    user="More.",
+                ),
                 Do("extend", "", {"turns": 5}),
                 Ask((calls(MORE),), ("r2",)),
             ],
@@ -162,6 +186,10 @@ def forgetful() -> list[Plot]:
     """The agent that does not append what it is given."""
     notice = "x-guardproxy-notice"
     said = {notice: "^answer-not-appended$"}
+    opening = (
+        {"role": "system", "content": "You know capitals."},
+        {"role": "user", "content": "The capital of France?"},
+    )
     paris = Ask((Said("Paris."),), text="Paris.", forgets=True, headers={notice: ""}, report={"missing": False})
     return [
         Plot(
@@ -172,7 +200,7 @@ def forgetful() -> list[Plot]:
                 replace(paris, user="And of Italy?", headers=said, report={"missing": True}),
                 replace(paris, user="And of Peru?", headers=said, report={"missing": True}, quiet=True),
             ],
-            opening=({"role": "user", "content": "What is the capital of France?"},),
+            opening=opening,
         ),
         Plot(
             "nothing is missing",
@@ -181,7 +209,7 @@ def forgetful() -> list[Plot]:
                 replace(paris, user="And of Spain?", forgets=False),
                 replace(paris, user="And of Italy?", forgets=False),
             ],
-            opening=({"role": "user", "content": "What is the capital of France?"},),
+            opening=opening,
         ),
         Plot(
             "the very same request again and again: said, then ended, not the model's loop",
@@ -200,7 +228,13 @@ def degenerating() -> list[Plot]:
     code = "```\n" + "x = x + 1\n" * 60 + "```\n"
     return [
         Plot("it degenerates: stopped", [ended], chat=halt, streams=(True,)),
-        Plot("it degenerates while calls are held: stopped", [ended], chat=halt, tools={"deny": ["delete"]}, streams=(True,)),
+        Plot(
+            "it degenerates while calls are held: stopped",
+            [ended],
+            chat=halt,
+            tools={"deny": ["delete"]},
+            streams=(True,),
+        ),
         Plot(
             "it degenerates while the text is held: stopped, and checked",
             [replace(ended, headers={}, report={"verification": "passed"})],

@@ -157,7 +157,7 @@ def test_no_import_cycles() -> None:
     assert rest == {}
 
 
-@pytest.mark.parametrize("room", ["api", "core/advice", "core/detectors", "core/interventions"])
+@pytest.mark.parametrize("room", ["api", "core/advice", "core/detectors", "core/hygiene", "core/interventions"])
 def test_siblings_do_not_import_siblings(room: str) -> None:
     siblings = {module_name(file) for file in (PACKAGE / room).glob("*.py") if not file.name.startswith("_")}
     wrong = {module: found for module in siblings if (found := imports(MODULES[module]) & siblings - {module})}

@@ -95,7 +95,7 @@ class Calls:
     def go_on(self, index: object, arguments: str) -> int:
         """Adds a fragment that has neither id nor name; the same as `take` of one such entry, cheaper."""
         self._chunk += 1
-        number = _index(index)
+        number = index_of(index)
         latest = self._surplus or (self._partials[-1] if self._partials else self._new(number))
         if number is not None and latest.index != number:
             latest = self._target(number, "", "", arguments)
@@ -147,7 +147,7 @@ class Calls:
         function = inner_of(entry)
         call_id, name = _text(entry.get("id")), _text(function.get("name"))
         arguments = text_of(function.get("arguments", function.get("input")))
-        target = self._newest = self._target(_index(entry.get("index")), call_id, name, arguments)
+        target = self._newest = self._target(index_of(entry.get("index")), call_id, name, arguments)
         target.take(call_id, name, arguments, self._chunk)
         if call_id and target is not self._surplus:
             self._note(target)
@@ -233,7 +233,8 @@ def inner_of(entry: Mapping[str, object]) -> Mapping[str, object]:
     return inner if isinstance(inner, dict) else entry
 
 
-def _index(value: object) -> int | None:
+def index_of(value: object) -> int | None:
+    """The index of an entry; a numeral counts, anything else is none."""
     if isinstance(value, str) and value.isdecimal() and len(value) < 6:
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

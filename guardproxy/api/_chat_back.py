@@ -90,24 +90,37 @@ def _parts(texts: Sequence[str]) -> bytes:
 
 
 def put_back(raw: bytes, text: bytes, spans: Sequence[Span], edits: Sequence[PutBack]) -> list[Splice]:
-    """What the client never saw, at its place. `spans`: where the messages stand, all of them up to the last place."""
+    """What the client never saw, at its place. `spans`: where the messages stand, all of them.
+
+    Whole messages stand right behind the one before, without space: so the request that asked again at the end of a
+    conversation is the beginning of all later ones.
+    """
     splices: list[Splice] = []
-    for edit in edits:
-        if edit.index >= len(spans):
-            last = spans[-1][1] if spans else 0
-            put = b"".join(b"," + one for one in (*edit.before, *edit.after)) if edit.index == len(spans) else b""
-            splices += [(last, last, put)] if put and last else []
+    for edit in sorted(edits, key=lambda edit: edit.index):
+        if edit.index > len(spans):
+            continue
+        if edit.before:
+            splices.append(_in_front(spans, edit.index, edit.before))
+        if edit.index == len(spans):
+            splices += [_in_front(spans, edit.index, edit.after)] if edit.after else []
             continue
         start, _ = spans[edit.index]
-        if edit.before:
-            splices.append((start, start, b"".join(one + b"," for one in edit.before)))
         if edit.said:
             splices += _unsay(raw, text, start, edit.said)
         if edit.calls:
             splices += _add_calls(text, start, edit.calls)
         if edit.after:
-            splices += _answer(raw, text, spans, edit)
+            splices += _answer(raw, spans, edit)
     return splices
+
+
+def _in_front(spans: Sequence[Span], index: int, messages: Sequence[bytes]) -> Splice:
+    """Messages in front of the one at `index`, or behind the last."""
+    if index:
+        at = spans[index - 1][1]
+        return at, at, b"".join([b"," + one for one in messages])
+    at = spans[0][0]
+    return at, at, b"".join([one + b"," for one in messages])
 
 
 def _add_calls(text: bytes, at: int, calls: Sequence[tuple[int, bytes]]) -> list[Splice]:
@@ -131,7 +144,7 @@ def _add_calls(text: bytes, at: int, calls: Sequence[tuple[int, bytes]]) -> list
     return splices
 
 
-def _answer(raw: bytes, text: bytes, spans: Sequence[Span], edit: PutBack) -> list[Splice]:
+def _answer(raw: bytes, spans: Sequence[Span], edit: PutBack) -> list[Splice]:
     """The results: right behind the message, or, where ids do not tell calls apart, in the order of the calls."""
     start, end = spans[edit.index]
     if len(edit.after) != len(edit.calls) or _distinct(raw[start:end], edit.calls):

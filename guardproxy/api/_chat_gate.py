@@ -1,17 +1,20 @@
 """Holds back the tool calls of a stream until they were judged: text flows meanwhile.
 
 Before the first call that the gate wants, everything passes as it came. From it on, calls are held with all that must
-come after them: finish reason, usage, [DONE]. Released as they are, they are the provider's own bytes.
+come after them: finish reason, usage, [DONE]; text in one chunk with a call waits with it. Released as they are, they
+are the provider's own bytes.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from guardproxy.api._answer import Answer
 from guardproxy.api._calls import MAX_CALLS
 from guardproxy.api._gate import GAP, Gate, Joint, summed
 from guardproxy.api._gathered import Fields, Gathered
 from guardproxy.api._joined import Joined
-from guardproxy.api._kinds import Kind, base_in, ends, kind, newest_usage, payload_of, role_in
+from guardproxy.api._kinds import Kind, base_in, blocks_in, ends, kind, newest_usage, payload_of, role_in
 from guardproxy.api._sse import Decoder
 from guardproxy.api._watcher import Way
 
@@ -21,8 +24,11 @@ class GatedStream:
 
     may_be_over = False  # nothing waits to be read
 
-    def __init__(self, way: Way, answer: Answer, gate: Gate | None, joint: Joint | None) -> None:
+    def __init__(
+        self, way: Way, edit: Callable[[bytes], bytes], answer: Answer, gate: Gate | None, joint: Joint | None
+    ) -> None:
         self._way = way
+        self._edit = edit  # the way of one whole event
         self._answer = answer
         self._gate = gate or Gate(lambda _: False)
         self._alone = gate is None  # nobody judges: what is held is given at the end
@@ -108,12 +114,13 @@ class GatedStream:
             text=GAP.join([part for part in (before.text, given.first.text) if part]),
             calls=before.calls + self._early + self._given,
             usage=summed(before.usage, newest_usage(self._events)),
+            blocks=before.blocks + blocks_in(self._passed),
             streamed=True,
         )
 
     def _take(self, event: bytes) -> bytes:
         self._events.append(event)
-        out = self._way.feed(event)
+        out = self._edit(event)
         if out is event:
             return self._pass(event)
         return self._pass_all(out) if out else b""
@@ -130,7 +137,7 @@ class GatedStream:
         if what is Kind.CALL:
             return self._call(event)
         if what is Kind.END and self._held and not self._shut and not self._final and self._named():
-            return self._flush() + self._give(event)
+            return self._pass_calls() + self._give(event)
         keeps = self._final if what is Kind.TEXT else what is Kind.END and (self._final or bool(self._held))
         if not keeps:
             return self._give(event)
@@ -150,7 +157,7 @@ class GatedStream:
                 self._held.append(event)
                 self._late += 1
                 return before
-        return before + self._flush() + self._give(event)
+        return before + self._pass_calls() + self._give(event)
 
     def _wants(self) -> bool:
         """Whether one of the calls so far is to be judged."""
@@ -167,10 +174,14 @@ class GatedStream:
     def _count(self) -> int:
         return self._answer.first.call_count
 
+    def _pass_calls(self) -> bytes:
+        """The calls so far, which nobody wants."""
+        self._late, self._early = 0, self._count()
+        return self._flush()
+
     def _flush(self) -> bytes:
         """What is held after all is not wanted."""
         held, self._held = self._held, []
-        self._late, self._early = 0, self._count()
         return b"".join([self._give(event) for event in held])
 
     def _give(self, event: bytes) -> bytes:
@@ -187,11 +198,13 @@ class GatedStream:
             if self._late and number >= self._early and (keep is None or place in keep)
         ]
         if self._joined is None:
-            self._joined = Joined(Joint(base_in(self._events), role_in(self._passed), "", self._early))
+            own = Joint(base_in(self._events), role_in(self._passed), "", self._early)
+            self._joined = Joined(own, own=True)
+            self._joined.next = gathered.free(self._early)
         joined, self._given = self._joined, len(kept)
         joined.stop = self._late > 0 and not kept and not joined.given
         late = gathered.chunks[-self._late :] if self._late else []
-        rest = [[entry for number, entry in chunk if number < self._early] for chunk in late]
+        rest = [[entry for number, entry in chunk if 0 <= number < self._early] for chunk in late]
         out = [joined.made({"tool_calls": entries}) for entries in rest if entries]
         for event in held:
             if kept and ends(event):
@@ -208,8 +221,11 @@ class GatedStream:
         return joined.end("tool_calls" if joined.given else "stop")
 
     def _lacks(self, keep: frozenset[int]) -> bool:
-        """Whether a call that is held is not to be kept."""
-        return any(number >= self._early and place not in keep for place, number in enumerate(self._gathered().order))
+        """Whether a call that is held is not to be kept; of very many, some cannot even be told."""
+        order = self._gathered().order
+        return self._count() > len(order) or any(
+            number >= self._early and place not in keep for place, number in enumerate(order)
+        )
 
     def _gathered(self) -> Gathered:
-        return Gathered().stream(self._events)
+        return Gathered().stream(self._events, min(self._answer.choices, default=0))

@@ -69,7 +69,8 @@ class GatedWhole:
         payload = peek(raw)
         entries = choices(payload)
         if not isinstance(payload, dict) or not entries or payload.get("error"):
-            return raw
+            told = self._joint is not None and self._joint.streamed and isinstance(payload, dict)
+            return event(payload) if told else raw
         count = len(Gathered().whole(payload).calls)
         lacks = keep is not None and any(place not in keep for place in range(count))
         self._calls = sum(keep is None or place in keep for place in range(count))
@@ -118,7 +119,8 @@ class GatedWhole:
         calls = () if self._way.touched else self._answer.first.built()
         if not calls:
             return gate.text
-        return gate.calls and any(not call.name or gate.wants(call.name) for call in calls)
+        unseen = self._answer.first.call_count > len(calls)  # so many that not all of them are kept
+        return gate.calls and (unseen or any(not call.name or gate.wants(call.name) for call in calls))
 
 
 def _take_out(choice: Fields, keep: Collection[int]) -> None:

@@ -88,26 +88,24 @@ class Stream:
         return self._way.own_text
 
     def feed(self, chunk: bytes) -> bytes:
-        passed: list[bytes] = []
-        for one in self._decoder.feed(chunk):
-            if self.repeats:
-                break
-            passed.append(self._pass(one))
-        out = b"".join(passed)
+        out = b"".join([self.event(one) for one in self._decoder.feed(chunk)])
         return chunk if out == chunk else out
 
     def finish(self) -> bytes:
         if self.repeats:
             return b""
         rest = self._decoder.rest()
-        out = self._pass(rest) if rest else b""
+        out = self.event(rest) if rest else b""
         last = self._way.finish()
         return out + (self._mend(last) if self._mends else last)
 
     def settle(self) -> None:
         """Nothing waits."""
 
-    def _pass(self, one: bytes) -> bytes:
+    def event(self, one: bytes) -> bytes:
+        """One whole event; nothing is left of those that come after the end."""
+        if self.repeats:
+            return b""
         if not self._base:
             first = peek(data_of(one))
             self._base = first if isinstance(first, dict) else {}

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from guardproxy.api import _splice
-from guardproxy.api._chat_made import completion, usage_event
-from guardproxy.api._gate import GAP, Joint
 from guardproxy.api._gathered import CALLS, Fields
-from guardproxy.api._joined import Joined
 from guardproxy.api._json import dumps, peek
 from guardproxy.api._messages import neutral
-from guardproxy.api._reply import DONE
 from guardproxy.core.model import Ask, Message
 
 
@@ -49,19 +45,6 @@ def with_arguments(raw: bytes, position: int, arguments: str) -> bytes:
         return raw
     inner[field] = arguments
     return dumps(message)
-
-
-def closing_message(ask: Ask, joint: Joint, raw: bytes) -> bytes:
-    """The end of an answer, behind what the client was given of it: the calls of a message that was kept back."""
-    message = _parsed(raw)
-    calls = _calls(message)
-    base: Fields = dict(joint.base)
-    if not ask.stream:
-        texts = [text for text in (joint.text, neutral(message).text) if text and text != joint.text]
-        said = GAP.join(texts) if texts else joint.text
-        return completion(base, {**message, "role": "assistant", "content": said or None}, "tool_calls", joint)
-    joined = Joined(joint)
-    return joined.calls(calls) + joined.made({}, "tool_calls") + usage_event(ask, base, joint) + DONE
 
 
 def raw_messages(ask: Ask) -> bytes:

@@ -15,7 +15,7 @@ from guardproxy.api._chat_halt import OFF, Options
 from guardproxy.api._gate import Gate, Joint
 from guardproxy.api._sse import Decoder
 from guardproxy.api._template import Reader
-from guardproxy.api._watcher import Watcher, Way
+from guardproxy.api._watcher import Holder, Watcher, Way
 from guardproxy.core.edit import DropCalls
 from guardproxy.core.model import Ask
 
@@ -53,13 +53,14 @@ def watch(
     way = _way(ask, answer, text, strip=strip_usage and ok, at_once=held) if streamed else WholeCut(answer, text)
     if options is not OFF and options.used and may:
         way = _chat_halt.around(way, answer, options, language, streamed=streamed)
-    if held and streamed:
-        stream = GatedStream(way, answer, gate, joint)
-        return Watcher(stream, answer, ok=ok, holder=stream)
-    if held:
-        whole = GatedWhole(way, answer, gate, joint, usage=ask.wants_usage)
-        return Watcher(whole, answer, ok=ok, holder=whole)
-    return Watcher(way, answer, ok=ok)
+    if not held:
+        return Watcher(way, answer, ok=ok)
+    holder: Holder
+    if isinstance(way, _Edited | _chat_halt.Stream):
+        holder = GatedStream(way, way.event, answer, gate, joint)
+    else:
+        holder = GatedWhole(way, answer, gate, joint, usage=ask.wants_usage)
+    return Watcher(holder, answer, ok=ok, holder=holder)
 
 
 def _way(ask: Ask, answer: Answer, text: str | None, *, strip: bool, at_once: bool) -> Way:
@@ -139,17 +140,17 @@ class _Edited:
         return self._cut is not None and self._cut.own_text
 
     def feed(self, chunk: bytes) -> bytes:
-        passed = b"".join([self._pass(event) for event in self._decoder.feed(chunk)])
+        passed = b"".join([self.event(event) for event in self._decoder.feed(chunk)])
         return chunk if passed == chunk else passed
 
     def finish(self) -> bytes:
         rest = self._decoder.rest()
-        return self._pass(rest) if rest else b""
+        return self.event(rest) if rest else b""
 
     def settle(self) -> None:
         """Nothing waits."""
 
-    def _pass(self, event: bytes) -> bytes:
+    def event(self, event: bytes) -> bytes:
         payload = self._reader.read(event)
         if self._strip and isinstance(payload, dict) and _only_usage(payload):
             return b""

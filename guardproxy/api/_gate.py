@@ -12,8 +12,9 @@ Names = Callable[[str], bool]
 class Gate:
     """What is not handed on before it was judged.
 
-    `wants`: the tools whose calls are held; from the first of them on all calls are, and what must come after them.
-    `calls`: whether calls are held at all. `text`: the text of what may be a final answer is held, too.
+    `wants`: the tools whose calls are held; from the first of them on all calls are, and what must come after them. An
+    attempt that goes on with an earlier one gives its calls at its end, wanted or not. `calls`: whether calls are held
+    at all. `text`: the text of what may be a final answer is held, too.
     """
 
     wants: Names
@@ -26,7 +27,8 @@ class Joint:
     """What the client was given of this turn's answer so far: what the next attempt goes on with.
 
     `base`: id, created, model and the like of the first response. `role`: it was sent. `text`: all that was sent, of
-    every attempt. `calls`: how many were sent. `usage`: the sum, in the provider's own form. `streamed`: as a stream.
+    every attempt. `calls`: how many were sent. `usage`: the sum, in the provider's own form. `blocks`:
+    of reasoning, that were sent with a number. `streamed`: all of it as a stream.
     """
 
     base: Mapping[str, object] = field(default_factory=dict)
@@ -34,6 +36,7 @@ class Joint:
     text: str = ""
     calls: int = 0
     usage: Mapping[str, object] = field(default_factory=dict)
+    blocks: int = 0
     streamed: bool = False
 
 

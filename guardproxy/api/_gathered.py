@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from guardproxy.api._calls import Calls, inner_of
+from guardproxy.api._answer import number_of
+from guardproxy.api._calls import Calls, index_of, inner_of
 from guardproxy.api._json import mend, peek, text_of
 from guardproxy.api._sse import data_of
 from guardproxy.core.model import Call
@@ -58,11 +59,13 @@ class Gathered:
         self.chunks: list[list[tuple[int, Fields]]] = []
         """Of each delta with calls: which call an entry belongs to, by the order of beginnings, and the entry."""
 
-    def stream(self, events: Iterable[bytes]) -> Gathered:
-        """Take the events of a stream."""
+    def stream(self, events: Iterable[bytes], choice: int = 0) -> Gathered:
+        """Take the events of a stream, of the choice with that index."""
         for event in events:
             data = data_of(event)
             for entry in choices(peek(data) if data else None):
+                if number_of(entry.get("index")) != choice:
+                    continue
                 delta = entry.get("delta")
                 if isinstance(delta, dict):
                     self._delta(delta)
@@ -100,6 +103,12 @@ class Gathered:
             pairs = zip(self._calls.ordered(), self._calls.built(), strict=True)
             found = [_put(self._merged[number], call) for number, call in pairs if number in self._merged]
         return found or ([self._legacy] if self._legacy is not None else [])
+
+    def free(self, early: int) -> int:
+        """The index after those of the first `early` calls, as the provider numbered them; not all count from 0 on."""
+        entries = [entry for chunk in self.chunks for number, entry in chunk if 0 <= number < early]
+        indices = [index_of(entry.get("index")) for entry in entries]
+        return max([early, *[index + 1 for index in indices if index is not None]])
 
     @property
     def message(self) -> Fields:

@@ -12,6 +12,7 @@ from guardproxy.api._chat_cut import CALL_REASONS
 from guardproxy.api._gate import GAP, Joint, summed
 from guardproxy.api._gathered import CALLS, Fields, choices, is_legacy, said
 from guardproxy.api._json import dumps, peek
+from guardproxy.api._kinds import blocks
 from guardproxy.api._reply import DONE, event
 from guardproxy.api._sse import data_of, with_data
 
@@ -19,13 +20,18 @@ CHUNK = "chat.completion.chunk"
 
 
 class Joined:
-    """The state of one stream. `joint`: what was given before; `stop`: no call is left, so its reason is `stop`."""
+    """The state of one stream. `joint`: what was given before, by this same answer where it is `own`.
 
-    def __init__(self, joint: Joint, *, stop: bool = False) -> None:
+    `given`: calls; `next`: the index of the next one. `stop`: no call is left, so the reason is `stop`.
+    """
+
+    def __init__(self, joint: Joint, *, own: bool = False) -> None:
         self.base: Mapping[str, object] = joint.base
         self.role = joint.role
-        self.given = joint.calls
-        self.stop = stop
+        self.given = self.next = joint.calls
+        self.stop = False
+        self._named: Mapping[str, object] = {} if own else joint.base
+        self._blocks = joint.blocks
         self.finished = False
         self.done = False
         self._before = joint.usage
@@ -46,7 +52,8 @@ class Joined:
         if isinstance(payload.get("choices"), list):
             payload["choices"] = kept
         self._count(payload)
-        return with_data(raw, dumps({**payload, **self.base}))
+        changed = {**payload, **self._named}
+        return raw if changed == peek(data) else with_data(raw, dumps(changed))
 
     def calls(self, calls: Sequence[Fields]) -> bytes:
         """These calls, in a request's form, as one event; empty without any."""
@@ -55,8 +62,9 @@ class Joined:
         if is_legacy(calls[0]):
             delta: Fields = {"function_call": calls[0]}
         else:
-            delta = {"tool_calls": [{"index": self.given + at, **call} for at, call in enumerate(calls)]}
+            delta = {"tool_calls": [{"index": self.next + at, **call} for at, call in enumerate(calls)]}
         self.given += len(calls)
+        self.next += len(calls)
         return self.made(delta)
 
     def made(self, delta: Fields, reason: str | None = None) -> bytes:
@@ -94,6 +102,8 @@ class Joined:
             delta.pop(key, None)
         if self.role:
             delta.pop("role", None)
+        for block, number in blocks(delta) if self._blocks else ():
+            block["index"] = number + self._blocks
         content = delta.get("content")
         if content and self._gap:
             self._gap = False

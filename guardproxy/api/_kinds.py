@@ -52,12 +52,30 @@ def ends(event: bytes) -> bool:
 
 
 def base_in(events: Iterable[bytes]) -> Fields:
-    """What all chunks of the answer have in common."""
+    """What all chunks of the answer have in common. A first one may be without it (Azure's, of its filters)."""
+    base: Fields = {}
     for event in events:
         payload = payload_of(event)
-        if isinstance(payload, dict) and payload.get("choices") is not None:
+        if isinstance(payload, dict) and payload.get("id"):
             return {key: payload[key] for key in META if payload.get(key) is not None}
-    return {}
+        if isinstance(payload, dict) and not payload.get("error"):
+            base = {key: payload[key] for key in META if payload.get(key)} | base
+    return base
+
+
+def blocks_in(events: Iterable[bytes]) -> int:
+    """The number after the last of the numbered blocks of reasoning (OpenRouter's)."""
+    entries = [entry for event in events if b"reasoning_details" in event for entry in choices(payload_of(event))]
+    numbers = [number for entry in entries for _, number in blocks(said(entry))]
+    return max(numbers, default=-1) + 1
+
+
+def blocks(delta: Fields) -> list[tuple[Fields, int]]:
+    """Its numbered blocks of reasoning and their numbers: clients put those of one number together."""
+    found = delta.get("reasoning_details")
+    listed = found if isinstance(found, list) else []
+    numbered = [(block, block.get("index")) for block in listed if isinstance(block, dict)]
+    return [(block, number) for block, number in numbered if type(number) is int]
 
 
 def role_in(events: Iterable[bytes]) -> bool:

@@ -1,7 +1,8 @@
 """The admin API, /admin/v1: approvals and sessions, as JSON. Errors are problem+json (RFC 9457).
 
-It has no log-in yet. A page in a browser must not be able to use it: what changes something asks for a JSON content
-type, which no page can send elsewhere without being asked first; and on the loopback only names of the loopback are
+It has no log-in yet, so it answers on the loopback only: whoever can reach the listener could approve calls, the agent
+that asked for one too. A page in the operator's browser must not be able to either: what changes something asks for a
+JSON content type, which no page can send elsewhere without being asked first; and only names of the loopback are
 answered, so that a page cannot have a name of its own pointed here.
 """
 
@@ -198,10 +199,13 @@ def _kept(kept: sessions.Checkpoint) -> web.Response:
 
 @web.middleware
 async def _no_strangers(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Refuse a name of the outside on the loopback: a page had it pointed here to read what is for its operator."""
+    """Refuse who comes over the network, or by a name that a page had pointed here."""
     local = request.transport.get_extra_info("sockname") if request.transport else None
+    if not (local and _loopback(str(local[0]))):
+        told = "the admin API has no log-in yet and answers on the loopback only; guardproxy approvals and sessions do"
+        raise GuardError(f"{told} the same on the store", status=403, code="not_local")
     host = _name(request.host)
-    if local and _loopback(str(local[0])) and not (_loopback(host) or host == "localhost"):
+    if not (_loopback(host) or host == "localhost"):
         raise GuardError(f"{host} is no name of this machine; ask for 127.0.0.1", status=403, code="wrong_host")
     return await handler(request)
 

@@ -69,7 +69,11 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
     turn.outcome.waits_for = approval.id
     turn.proxy.tell("approval.asked", approval.session, approval.id, {"approval": approval.id, "tool": approval.tool})
     if turn.proxy.policy.approvals.way == "hold" and asked.rule != HUMAN:
-        state = await _wait(run, approval.id)
+        try:
+            state = await _wait(run, approval.id)
+        except asyncio.CancelledError:  # the client gave up: it pays for what was made, and finds the call waiting
+            run.leave(look)
+            raise
         if state in DECIDED:
             return await _decided(run, look, asked, others, approval.id)
     turn.outcome.status_after = "need_human" if asked.rule == HUMAN else "active"
@@ -92,7 +96,7 @@ async def _open(turn: Turn, asked: Objection, call: Call, message: bytes) -> App
         expires_ms=now + round(terms.expire_seconds * 1000),
         sealed=proxy.sealer.seal_held(name, held),
     )
-    await proxy.books.approvals.open(turn.opening.org, approval)
+    await proxy.books.approvals.open(turn.opening.org, approval, turn.offset_ms)
     return approval
 
 
@@ -105,7 +109,7 @@ async def _wait(run: Guarded, name: str) -> str:
         await asyncio.sleep(LOOK_S)
         await run.outlet.alive()
         try:
-            found = await turn.proxy.books.approvals.get(turn.opening.org, name)
+            found = await turn.proxy.books.approvals.get(turn.opening.org, name, turn.offset_ms)
         except StoreError:
             continue
         state = found.state if found else "expired"
@@ -170,8 +174,9 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
         raws = turn.surface.calls_in_message(held.message)
         results = turn.surface.results(raws, _results(turn, approval, held, len(raws)))
         back = PutBack(_place(turn, name), (held.message, *results))
-        turn.edits = (*turn.edits, back)
-        turn.kept.append(with_rounds(back, turn.put_back))
+        if back not in turn.put_back:  # it stands there since an attempt that failed
+            turn.edits = (*turn.edits, back)
+            turn.kept.append(with_rounds(back, turn.put_back))
     return None
 
 
@@ -203,7 +208,7 @@ async def _release(turn: Turn, name: str, held: Held) -> web.StreamResponse | No
 async def found(turn: Turn, name: str) -> tuple[Approval | None, Held | None]:
     """The approval and its content, edited where a person did."""
     try:
-        approval = await turn.proxy.books.approvals.get(turn.opening.org, name)
+        approval = await turn.proxy.books.approvals.get(turn.opening.org, name, turn.offset_ms)
     except StoreError:
         return None, None
     if approval is None:
@@ -240,7 +245,7 @@ def _results(turn: Turn, approval: Approval, held: Held, count: int) -> list[str
 async def claimed(turn: Turn, name: str) -> bool:
     """Whether this turn is the one that releases the call."""
     try:
-        return bool(await turn.proxy.books.approvals.claim(turn.opening.org, name, turn.opening.token))
+        return bool(await turn.proxy.books.approvals.claim(turn.opening.org, name, turn.opening.token, turn.offset_ms))
     except StoreError:
         return False
 

@@ -11,14 +11,38 @@ from guardproxy.core.edit import AppendText, DropCalls
 from guardproxy.core.interventions import Context
 from guardproxy.core.interventions._context import progress
 from guardproxy.core.model import Call, Rung
+from guardproxy.core.policy import handed_over
 from guardproxy.core.proposals import Objection
 from guardproxy.core.refusal import worst
 from guardproxy.http import preparing
 
-__all__ = ["finalize", "note", "refused", "summary", "texts", "worst"]
+__all__ = ["closed", "finalize", "judged", "note", "refused", "summary", "texts", "worst"]
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
+
+
+def judged(turn: Turn, calls: Sequence[Call], *, repairs: int, refusals: int) -> tuple[Objection, ...]:
+    """What is objected to in these calls. A check that raises is never the cause of a failed request."""
+    if turn.inspection is None or not calls:
+        return ()
+    try:
+        found = turn.inspection.judge(calls, repairs=repairs, refusals=refusals)
+    except Exception as error:  # noqa: BLE001  # said in the docstring
+        wrong = f"proposals: {type(error).__name__}: {error}"
+        turn.decision = replace(turn.decision, errors=(*turn.decision.errors, wrong))
+        return ()
+    if turn.inspection.errors:
+        turn.decision = replace(turn.decision, errors=(*turn.decision.errors, *turn.inspection.errors))
+        turn.inspection.errors.clear()
+    note(turn, found, calls)
+    return found
+
+
+def closed(turn: Turn) -> None:
+    """The answer ends in our words: a turn that only refused was made to answer."""
+    if turn.decision.action == "refuse":
+        turn.decision = replace(turn.decision, action="finalize", rung=Rung.FINALIZE)
 
 
 def note(turn: Turn, found: Sequence[Objection], calls: Sequence[Call]) -> None:
@@ -35,7 +59,8 @@ def refused(turn: Turn, objection: Objection, *, asked: int = 0, alone: bool = F
     view = turn.seen
     past = episode.unpack_episodes(view.episodes) if view.episodes else ()
     trail = session.trail(view)
-    turn.decision = refusal.refused(turn.decision, objection, past, trail, asked=asked, alone=alone)
+    decision = refusal.refused(turn.decision, objection, past, trail, asked=asked, alone=alone)
+    turn.decision = handed_over(decision, turn.proxy.policy)
     return {Rung.FINALIZE: "finalize", Rung.CUT: "cut"}.get(turn.decision.rung, "reask")
 
 
@@ -56,5 +81,8 @@ def finalize(turn: Turn) -> tuple[str, DropCalls]:
 
 
 def summary(turn: Turn) -> str:
-    """What the run achieved, as a cut says it."""
-    return advice.summary(turn.language, turn.decision, progress(turn.surface.widen(turn.ask), turn.decision))
+    """What the run achieved, as a cut says it, or as the person is told who takes over."""
+    decision, told = turn.decision, progress(turn.surface.widen(turn.ask), turn.decision)
+    if decision.action == "pause":
+        return advice.handed_over(turn.language, decision, told, f"guardproxy sessions resume {turn.seen.session}")
+    return advice.summary(turn.language, decision, told)

@@ -29,33 +29,44 @@ class Wants(NamedTuple):
     calls: bool
     finals: bool
     people: bool
+    holds: bool  # final answers are held, since one may be sent back
+    guards: bool  # calls that nobody may see unjudged: forbidden ones, and those that a person has to allow
 
 
-def wants(policy: Policy, *, verifies: bool) -> Wants:
-    """What of it there is to do; asked once, since most policies want nothing."""
+def wants(policy: Policy, *, verifies: str = "") -> Wants:
+    """What of it there is to do; asked once, since most policies want nothing. `verifies`: the verifier's mode."""
     tools, asked = policy.tools, policy.proposals.get("arguments")
+    people = (("approval", tools.approval), ("human", tools.human))
+    checks = completion.in_use(policy.completion)
+    enforced = "enforce" in (verifies, *(getattr(one, "mode", "") for one in checks.values()))
     return Wants(
         cleans=any(getattr(one, "mode", "off") != "off" for one in policy.hygiene.values()),
         calls=bool(tools.deny or tools.approval or tools.human) or getattr(asked, "mode", "off") != "off",
-        finals=bool(completion.in_use(policy.completion)) or verifies,
-        people=any(
-            rules and getattr(policy.proposals.get(name), "mode", "off") == "enforce"
-            for name, rules in (("approval", tools.approval), ("human", tools.human))
-        ),
+        finals=bool(checks) or verifies in ("observe", "enforce"),
+        people=any(listed and _enforced(policy, name) for name, listed in people),
+        holds=policy.final.hold and enforced,
+        guards=any(listed and _enforced(policy, name) for name, listed in (("deny", tools.deny), people[0])),
     )
+
+
+def _enforced(policy: Policy, check: str) -> bool:
+    return getattr(policy.proposals.get(check), "mode", "off") == "enforce"
 
 
 def clean(turn: Turn) -> tuple[Edit, ...]:
     """The edits that tidy tool results; what is appended stands in the ledger afterwards, like advice."""
-    policy, ask = turn.proxy.policy, turn.ask
+    policy, ask, surface = turn.proxy.policy, turn.ask, turn.surface
+    if turn.seen.panic:
+        return ()
     found = hygiene.clean(
         ask,
         policy.hygiene,
         policy.tools,
-        turn.language,
-        whole=partial(turn.surface.conversation, ask),
+        surface.first_language(ask) if policy.language == "auto" else policy.language,
+        whole=partial(surface.conversation, ask),
         since_ms=turn.seen.since_ms,
         printer=turn.proxy.printer,
+        long=partial(surface.long_results, ask),
     )
     done, decision = turn.outcome, turn.decision
     done.hygiene = tuple((one.name, one.mode, one.tool) for one in found.done)

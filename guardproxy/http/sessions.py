@@ -68,11 +68,6 @@ class Run:
         """The agent's digest, where a rule spoke."""
         return next((prompt for one in reversed(self.records) if (prompt := one.get("prompt", ""))), "")
 
-    @property
-    def cost_microusd(self) -> int:
-        """What its turns cost."""
-        return sum(one["cost_microusd"] for one in self.records)
-
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -176,7 +171,7 @@ def as_json(run: Run) -> dict[str, object]:
         "closed_by_rule": known.closed or None,
         "outcome": run.outcome or None,
         "turns": known.turn,
-        "cost_microusd": run.cost_microusd,
+        "used": dict(known.used),
         "agent": run.agent or None,
         "last_rule": run.rule or None,
         "threads": list(known.threads),
@@ -209,7 +204,7 @@ HEADS = ("session", "state", "outcome", "turns", "cost", "agent", "last rule", "
 def row(run: Run) -> tuple[str, ...]:
     """For a table of them."""
     known = run.known
-    cost = DIMENSIONS["cost_microusd"].show(run.cost_microusd)
+    cost = DIMENSIONS["cost_microusd"].show(known.used.get("cost_microusd", 0))
     told = (run.outcome or "–", str(known.turn), cost, run.agent[:AGENT] or "–", run.rule or "–")
     return (visible(known.session), _state(run), *told, moment(known.at_ms))
 
@@ -223,19 +218,21 @@ def _state(run: Run) -> str:
 def paragraphs(run: Run) -> list[str]:
     """All that is to know of one, a fact a line, then its history."""
     known = run.known
-    _, state, outcome, turns, cost, _, rule, last = row(run)
+    _, state, outcome, turns, _, _, rule, last = row(run)
     facts = {
         "session": visible(known.session),
         "state": state,
         "outcome": outcome,
         "turns": f"{turns} since {moment(known.started_ms)}, the last at {last}",
-        "cost": cost,
+        "used": ", ".join(
+            f"{x.setting} {x.show(used)}" for x in DIMENSIONS.values() if (used := known.used.get(x.name))
+        ),
         "agent": run.agent or "–",
         "last rule": rule,
         "threads": f"{len(known.threads)}: {', '.join(visible(one, 40) for one in known.threads[:5])}",
     }
     lines = [f"{name:<11}{text}" for name, text in facts.items()]
-    lines.append("history    " + ("" if run.history else "nobody changed anything"))
+    lines.append("history" if run.history else "history    nobody changed anything")
     for one in run.history:
         why = f": {visible(one.why)}" if one.why else ""
         lines.append(f"  {moment(one.at_ms)}  {visible(one.what)} by {visible(one.by) or 'nobody'}{why}")

@@ -162,7 +162,8 @@ def _view(reply: Any, value: Opening) -> View:
         found.append(answer[at : at + size])
         at += size
     sid, thread, closed_by, traceparent, counters, rare = found
-    short, counts, raised, *asked = _unpack(b"\x97" + rare) if rare else ((), {}, (), "", "", "", "")
+    short, counts, *asked = _unpack(rare) if rare else ((), {})
+    raised, paused, paused_why, approval, state = asked or ((), "", "", "", "")
     lines = _raised(value.lines, raised) if raised else value.lines
     spent = _integers(2 * len(lines)).unpack(counters) if counters else ()
     facts = _facts(_SIZED(0xDD, kept) + ring) if kept else []
@@ -197,10 +198,10 @@ def _view(reply: Any, value: Opening) -> View:
         since_ms=since_ms,
         status=STATUSES[status],
         missing=missing == 1,
-        paused=asked[0],
-        paused_why=asked[1],
-        approval=asked[2],
-        approval_state=asked[3],
+        paused=paused,
+        paused_why=paused_why,
+        approval=approval,
+        approval_state=state,
     )
 
 
@@ -239,7 +240,7 @@ STATUSES = ("active", "need_human", "waiting")
 
 
 def session(state: bytes) -> dict[str, Any]:
-    """A session as the scripts keep it, but for its counters. Nothing for one that another version kept."""
+    """A session as the scripts keep it. `used`: its counters by name. Nothing for one that another version kept."""
     if state[:1] != bytes([FORM]):
         return {}
     numbers = unpack_from("<10d", state, 1)
@@ -248,7 +249,18 @@ def session(state: bytes) -> dict[str, Any]:
     for name in TEXTS:  # each with its length in front
         end = at + 4 + int.from_bytes(state[at : at + 4], "little")
         found[name], at = state[at + 4 : end].decode(), end
-    return found
+    more = []
+    for _ in ("notes", "layout", "counters"):
+        end = at + 4 + int.from_bytes(state[at : at + 4], "little")
+        more.append(state[at + 4 : end])
+        at = end
+    return found | {"used": _used(*more[1:])}
+
+
+def _used(layout: bytes, counters: bytes) -> dict[str, int]:
+    """What is used, of each counter: `s:<dimension>` of the session, `p:<dimension>` of its present span."""
+    names = _unpack(_SIZED(0xDD, len(counters) // 16) + layout)
+    return dict(zip(names, _integers(2 * len(names)).unpack(counters)[::2], strict=True))
 
 
 def _name(text: str) -> str:

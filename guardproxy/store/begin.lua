@@ -2,8 +2,8 @@
 --
 -- Follows state.lua and resolve.lua in the same script and uses their locals: run (nil: a new thread), number, restart.
 -- The answer: see `answer_now` (what is rare in it is one list, `more`: the lines that are short, counters, limits that
--- people raised, who paused it and why, the approval waited for and its state), then the ring, how many facts are in it, how many of them are to be left out, and,
--- where there are any, episodes and ledger (flat pairs).
+-- people raised, who paused it and why, the approval waited for and its state), then the ring, how many facts are in it,
+-- how many of them are to be left out, and, where there are any, episodes and ledger (flat pairs).
 local RING, SLACK, ASKED, REARMS = 64, 32, 16, 3
 
 local sid, name = session, nil
@@ -16,7 +16,8 @@ local read = run and call('MGET', mark, P .. 't:' .. run, P .. 'r:' .. run) or c
 local s = read_session(read[1])
 local new_session, unresolved = not s, not run
 s = s or { born = now, at = now, seen = now, idle = 0, turn = 0, span = 0, span_at = now, threads = 0, answers = 0,
-  tooled = false, closed = '', main = '', latest = '', traceparent = traceparent, notes = '', layout = '', counters = '' }
+  tooled = false, closed = '', main = '', latest = '', traceparent = traceparent, notes = '', layout = '',
+  counters = '' }
 if unresolved then
   name = sub(head, 1, 12) .. '-' .. (s.threads + 1)
   run = sid .. SEP .. name
@@ -30,9 +31,15 @@ local new_thread = not t
 -- go on, so that a loop is not left by changing its name.
 local heir_of = new_session and session ~= '' and not fresh and search(true)
 if heir_of then
-  local left = call('MGET', P .. 't:' .. heir_of, P .. 'r:' .. heir_of)
+  local at = string.find(heir_of, SEP, 1, true)
+  local of = sub(heir_of, 1, at - 1)
+  local left = call('MGET', P .. 't:' .. heir_of, P .. 'r:' .. heir_of, P .. 's:' .. of)
+  local from = read_session(left[3])
   t, ring = read_thread(left[1]), left[2] or ''
-  if t and t.closed == '' then -- of an ended one the history says enough, and other budgets are other budgets
+  if t and from and (from.closed == 'operator' or (from.notes ~= '' and unpacked(from.notes).paused)) then
+    s, sid, name, run = from, of, sub(heir_of, at + 1), heir_of -- what people hold, they hold under any name
+    new_session, new_thread, heir_of = false, false, nil
+  elseif t and t.closed == '' then -- of an ended one the history says enough, and other budgets are other budgets
     t.open, t.live, t.era, t.renewed, t.head, t.names, t.user = 0, 0, 0, 0, '', '', ''
   else
     t, ring, heir_of = nil, '', nil
@@ -75,8 +82,9 @@ if closed and not rearm and panic == 0 then -- in a panic nothing is ended, all 
   if one == s or not fresh then one.at = now end -- a start again meets the cut for a while after it, not for ever
   if one == s then save_session(sid, s) else save_thread(run, t) end
   return refuse(put(ANSWER, t.steps, t.turn > 0 and t.turn or s.turn, now, 0, 1, one.answers, t.rearmed, t.equal,
-    s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt, since, status, 0, #sid, #name,
-    #one.closed, #s.traceparent, 0, 0, sid, name, one.closed, s.traceparent, '', ''), t)
+    s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt,
+    put('<i8i8i8', since, status, 0), #sid, #name, #one.closed, #s.traceparent, 0, 0, sid, name, one.closed,
+    s.traceparent, '', ''), t)
 end
 
 -------------------------------------------------------------------------------------------------- is it paused
@@ -102,10 +110,11 @@ if paused ~= '' then
   local one = paused == 'approval' and t or s
   one.answers = one.answers + 1
   if one == s then save_session(sid, s) else save_thread(run, t) end
-  local more = pack({}, {}, {}, paused, why, approval, verdict)
+  local more = '\151' .. pack({}, {}, {}, paused, why, approval, verdict)
   return refuse(put(ANSWER, t.steps, t.turn > 0 and t.turn or s.turn, now, 0, 0, one.answers, t.rearmed, t.equal,
-    s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt, since, status, 0, #sid, #name, 0,
-    #s.traceparent, 0, #more, sid, name, '', s.traceparent, '', more), t)
+    s.span, s.span_at, s.born, 0, 1, panic, s.main == name and 1 or 0, exempt,
+    put('<i8i8i8', since, status, 0), #sid, #name, 0, #s.traceparent, 0, #more, sid, name, '', s.traceparent, '',
+    more), t)
 end
 
 ------------------------------------------------------------------------------------------ what is new about it
@@ -141,6 +150,8 @@ if not (aside or same) then
   -- given. Under a head that this thread did not have before, it is a compaction.
   if looking and not took and news == 0 and t.state == 'answered' and count > t.count and user ~= '' and not seen
     and call('HGET', P .. 'd:' .. sid, 'head:' .. head) == name then
+    missing = 1
+  elseif grown and (rounds == 0 or history[1][2] < grown) then
     missing = 1
   end
 end
@@ -195,7 +206,7 @@ else -- what none of these lines asks for is kept behind them: a session may be 
     end
   end
 end
-local keyed, raised = 0, {}
+local keyed, raised = 0, extra and {}
 if extra then
   for i, what in ipairs({ unpacked(layout) }) do
     if extra[what] and amounts[i] >= 0 then
@@ -223,13 +234,20 @@ for i = 1, #kinds do
   if limit >= 0 and panic == 0 and spent[u] + spent[u + 1] + hold > limit then short[#short + 1] = i end
 end
 
-local counts, any = {}, #short > 0 or #raised > 0 or approval ~= ''
-local function answer_now(admitted, standing)
-  local thread, steps, more = name, t.steps, any and pack(short, counts, raised, '', '', approval, verdict) or ''
+local counts, any = {}, #short > 0
+local rare = (extra or approval ~= '') and pack(raised or {}, '', '', approval, verdict)
+local before = put('<i8i8i8', since, status, missing)
+local function answer_now(admitted, standing) -- each local of outside costs something with every turn
+  local thread, steps, more = name, t.steps, ''
+  if rare then
+    more = '\151' .. pack(short, counts) .. rare -- msgpack: a list of seven, of two
+  elseif any then
+    more = '\146' .. pack(short, counts)
+  end
   if aside then thread, steps = 'aside', 0 end
   return put(ANSWER, steps, turn, now, retry and 1 or 0, admitted, 0, t.rearmed, equal, s.span, s.span_at, s.born,
-    new_session and 1 or 0, aside and 0 or 1, panic, s.main == name and 1 or 0, exempt, since, status, missing,
-    #sid, #thread, 0, #s.traceparent, #standing, #more, sid, thread, '', s.traceparent, standing, more)
+    new_session and 1 or 0, aside and 0 or 1, panic, s.main == name and 1 or 0, exempt, before, #sid, #thread,
+    0, #s.traceparent, #standing, #more, sid, thread, '', s.traceparent, standing, more)
 end
 if #short > 0 then
   return refuse(answer_now(0, put(integers, unpack(spent, 1, size))), not aside and t or nil)

@@ -1,5 +1,5 @@
--- extend: one more attempt of a turn that is under way. All of its hold is added to that of the token, or nothing; settle
--- gives back the sum. The turn and its calls were held when it began. The lease stays as it is.
+-- extend: one more attempt of a turn that is under way. All of its hold is added to that of the token, or nothing;
+-- settle gives back the sum. The turn and its calls were held when it began. The lease stays as it is.
 -- Safe to run twice: `attempt` is new for each.
 --
 -- Follows state.lua in the same script.
@@ -70,7 +70,7 @@ for _, one in ipairs(writes) do
     end
   end
 end
-s.counters = put('<' .. string.rep('i8', #counters), unpack(counters, 1, #counters))
+s.counters = put('<' .. string.rep('i8', 2 * #kept), unpack(counters, 1, 2 * #kept))
 save_session(sid, s, true)
 local again = put(HELD, turn, era, aside, retry, span, #owner, owner, #sid, sid, #head, head, #layout, layout,
   #held, put(integers, unpack(holds, 1, #names)), #keyed_by, keyed_by)

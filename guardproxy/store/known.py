@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from guardproxy.store._codec import session
@@ -14,7 +15,7 @@ class Known:
 
     `state`: active, paused, need_human, waiting (for a late result) or closed, which it also is when its main thread
     was cut. `by` is who paused or closed it (a person, loop, budget, approval, a rule), `why` in words; both "" while
-    it is active.
+    it is active. `used`: what it has used so far, by dimension, in the unit counted; no clocks.
     """
 
     org: str
@@ -30,6 +31,7 @@ class Known:
     state: str = "active"
     by: str = ""
     why: str = ""
+    used: Mapping[str, int] = field(default_factory=dict)
 
 
 def known(org: str, name: str, found: list[Any]) -> Known | None:
@@ -53,4 +55,5 @@ def known(org: str, name: str, found: list[Any]) -> Known | None:
         state=state.decode(),
         by=by.decode(),
         why=why.decode(),
+        used={name[2:]: amount for name, amount in fields["used"].items() if name.startswith("s:")},
     )

@@ -4,7 +4,7 @@
 local THREADS = 256 -- looked at, of one session
 
 -- { the record, its parts (threads and heads), state, by, why }, or nil. A thread that waits for an approval pauses it;
--- one that asks a person needs one.
+-- where it is a question, the session needs a person.
 local function look(sid, now)
   local raw = call('GET', P .. 's:' .. sid)
   local s = read_session(raw)
@@ -12,7 +12,9 @@ local function look(sid, now)
   local notes = s.notes ~= '' and unpacked(s.notes) or {}
   local parts, keys = call('HKEYS', P .. 'd:' .. sid), {}
   for _, part in ipairs(parts) do
-    if sub(part, 1, 7) == 'thread:' and #keys < THREADS then keys[#keys + 1] = P .. 't:' .. sid .. SEP .. sub(part, 8) end
+    if sub(part, 1, 7) == 'thread:' and #keys < THREADS then
+      keys[#keys + 1] = P .. 't:' .. sid .. SEP .. sub(part, 8)
+    end
   end
   if s.closed == 'operator' then return { raw, parts, 'closed', notes.by or s.closed, notes.why or '' } end
   if s.closed ~= '' then return { raw, parts, 'closed', s.closed, '' } end

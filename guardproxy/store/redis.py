@@ -45,7 +45,7 @@ KNOWN = 8_000
 
 SCRIPTS = {
     "begin": ("state.lua", "resolve.lua", "begin.lua"),
-    "settle": ("state.lua", "handover.lua", "settle.lua"),
+    "settle": ("state.lua", "settle.lua", "handover.lua", "handed.lua"),
     "extend": ("state.lua", "extend.lua"),
     "sweep": ("sweep.lua",),
     "renew": ("renew.lua",),

@@ -1,7 +1,8 @@
 -- settle: give back what a token holds, count what was used, keep what the answer was. Safe to run twice: without a
 -- hold it does nothing. The sweeper runs it too, for tokens past their lease: then the use is the hold.
 --
--- Follows state.lua and handover.lua in the same script.
+-- Follows state.lua in the same script, and goes on in handover.lua and handed.lua where people are asked for.
+--
 -- KEYS[1]  "gp:{<org>}:"
 -- ARGV[1]  msgpack: the locals below, in this order. `status`, `waits`: see state.lua; `pause`: who pauses the session
 --          (loop, budget), "" = nobody. `ledger` are the anchors of its values
@@ -165,15 +166,6 @@ end
 if ARGV[2] ~= '' then append(P .. 'x:' .. sid, 2, 1, RECORDS, SLACK) end
 if s then
   if close_session and s.closed ~= 'operator' then s.closed, s.answers = close ~= '' and close or 'session', 0 end
-  if asks then
-    local notes = s.notes ~= '' and unpacked(s.notes) or {}
-    if pause ~= '' and not notes.paused then
-      notes.paused, notes.by, notes.why, s.answers = pause, pause, pause_why, 0
-      note_change(sid, now, pause, 'pause', pause_why)
-    end
-    s.notes = pack(notes) -- not '': kept for longer
-    keep_longer(sid, run, t, s.span, now)
-  end
   if not swept then
     s.seen = now
     if now - s.idle >= MINUTE then
@@ -181,7 +173,8 @@ if s then
       call('ZADD', P .. 'idle', now, sid)
     end
   end
-  save_session(sid, s, not asks)
+  save_session(sid, s, true)
 end
 local _, at = string.find(run, SEP, 1, true)
-return { sid, at and sub(run, at + 1) or 'aside', turn }
+local done = { sid, at and sub(run, at + 1) or 'aside', turn }
+if not (asks and s) then return done end -- what follows is in handover.lua and handed.lua

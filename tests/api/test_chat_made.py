@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from guardproxy.api import chat
+from guardproxy.core.model import Call
 from tests.api.cases import ask
 from tests.api.gates import Client, calling, gated, tc
 from tests.api.test_chat_gate import LEGACY
@@ -105,6 +106,41 @@ def test_a_stored_message_that_is_none() -> None:
     assert json.loads(body)["choices"][0]["message"] == {"role": "assistant", "content": ""}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ('{"x":1}', None),
+        (" {} ", None),
+        ("", {}),
+        ("  ", {}),
+        ('{"x":', {"invalid_arguments": '{"x":'}),
+        ("[1]", {"invalid_arguments": "[1]"}),
+        ("3", {"invalid_arguments": "3"}),
+        ('{"q":"a\x01"}', {"invalid_arguments": '{"q":"a\x01"}'}),
+        ('{"q":NaN}', {"invalid_arguments": '{"q":NaN}'}),
+    ],
+)
+def test_arguments_of_a_history_are_objects(arguments: str, expected: Any) -> None:
+    _, watcher = gated(calling([tc(0, "a", "f", arguments), tc(1, "b", "g", "{}")], text="so"))
+    message, call = watcher.raw_message(), watcher.raw_calls()[0]
+    legacy = json.dumps({"name": "f", "arguments": arguments}).encode()
+    if expected is None:
+        assert [chat.sound(raw) for raw in (message, call, legacy)] == [message, call, legacy]
+        return
+    changed = json.loads(message)
+    changed["tool_calls"][0]["function"]["arguments"] = found = json.dumps(expected, separators=(",", ":"))
+    assert json.loads(chat.sound(message)) == changed
+    assert json.loads(chat.sound(call)) == changed["tool_calls"][0]
+    assert json.loads(chat.sound(legacy)) == {"name": "f", "arguments": found}
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"{", b"[]", b'{"role":"user","content":"x"}', b'{"id":"a","custom":{"input":"("}}']
+)
+def test_what_has_no_arguments_stays(raw: bytes) -> None:
+    assert chat.sound(raw) is raw
+
+
 SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}}
 
 
@@ -143,3 +179,19 @@ def test_custom_calls_of_a_client() -> None:
     call = {"id": "a", "type": "custom", "function": None, "custom": {"name": "sh", "input": "ls"}}
     asked = ask(messages=[{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [call]}])
     assert [(one.name, one.arguments, one.id) for one in asked.tail[-1].calls] == [("sh", "ls", "a")]
+
+
+def test_a_call_with_other_arguments_in_the_place_of_the_one_held() -> None:
+    before, watcher = gated(calling([tc(0, "a", "f", "{}")], text="one", prompt_tokens=1, completion_tokens=1))
+    message = json.loads(watcher.raw_message())
+    message["tool_calls"][0]["function"]["arguments"] = '{"x":1}'
+    raw, joint = json.dumps(message).encode(), watcher.joint()
+    _, body = chat.replay_message(ask(stream=True, **USAGE), raw, reply_id="x", created=9, joint=joint)
+    client = Client(before + body)
+    assert (client.text, client.roles, client.finishes, client.dones) == ("one", ["assistant"], ["tool_calls"], 1)
+    assert client.calls == [Call("f", '{"x":1}', "a")]
+    assert client.usages == [{"prompt_tokens": 1, "completion_tokens": 1}]
+    earlier = chat.Joint({"id": "r"}, text="zero\n\none", usage={"prompt_tokens": 2})
+    found = json.loads(chat.replay_message(ask(), raw, reply_id="x", created=9, joint=earlier)[1])
+    assert found["choices"][0]["message"] == {**message, "content": "zero\n\none"}
+    assert (found["id"], found["usage"]) == ("r", {"prompt_tokens": 2})

@@ -104,7 +104,7 @@ def test_arguments_that_cannot_be_read_are_one_text() -> None:
         ("/etc", {"command": "echo etc"}, False),
         ("~/.ssh", {"path": "~/.ssh/id_rsa"}, True),
         ("~/.ssh", {"path": "/home/me/.ssh/id_rsa"}, True),
-        ("~/.ssh", {"path": "/root/.ssh"}, True),
+        ("~/.ssh", {"path": "/root\u002f.ssh"}, True),
         ("~/.ssh", {"path": "/Users/me/.ssh/config"}, True),
         ("~/.ssh", {"path": r"C:\Users\me\.ssh\config"}, True),
         ("~/.ssh", {"command": "cat $HOME/.ssh/id_rsa ${HOME}/x"}, True),
@@ -235,6 +235,12 @@ def test_strange_arguments_are_judged_all_the_same(arguments: str) -> None:
     rule = ToolRule("*", {"a": "x", "a.b": "y"}, ("/etc", "~/x"))
     assert rule.matches(Call("t", arguments)) is False
     assert ToolRule("*", paths=("/etc",)).matches(Call("t", arguments)) is False
+
+
+def test_depths_that_can_just_be_read_are_judged_too() -> None:
+    rule = ToolRule("*", {"a": "x", "a.b": "y"}, ("/etc",))
+    for depth in range(850, 1000):
+        assert rule.matches(Call("t", '{"a": ' + "[" * depth + "]" * depth + "}")) is False
 
 
 def test_long_commands_are_read_to_their_end() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -46,16 +48,22 @@ class Api:
         return answer.status, told
 
 
-@pytest.fixture
-async def api(store: Store) -> AsyncIterator[Api]:
+@asynccontextmanager
+async def serving(store: Store, host: str = "127.0.0.1") -> AsyncIterator[int]:
+    """The port of an admin listener."""
     app = web.Application(client_max_size=4096)
     app.add_subapp("/admin/v1", AdminV1(store, KEY, ORG).application())
     runner = web.AppRunner(app)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{runner.addresses[0][1]}") as client:
-        yield Api(client)
+    await web.TCPSite(runner, host, 0).start()
+    yield int(runner.addresses[0][1])
     await runner.cleanup()
+
+
+@pytest.fixture
+async def api(store: Store) -> AsyncIterator[Api]:
+    async with serving(store) as port, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+        yield Api(client)
 
 
 async def ask(store: Store, name: str, held: Held = CALL, session: str = "run-1", after_ms: int = 0) -> None:
@@ -240,6 +248,37 @@ async def test_a_page_cannot_change_anything(kind: str, store: Store, api: Api) 
 
     assert (status, told["code"]) == (415, "unsupported_media_type")
     assert (await api("GET", "/admin/v1/approvals/a1"))[1]["state"] == "pending"
+
+
+def _address() -> str:
+    """An address of this machine that is not of the loopback; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(("192.0.2.1", 9))
+        except OSError:
+            return ""
+        found = str(sock.getsockname()[0])
+    return "" if found.startswith("127.") else found
+
+
+@pytest.mark.skipif(not _address(), reason="this machine has no address but the loopback")
+async def test_nobody_on_the_network_is_answered(store: Store) -> None:
+    """Not by an address, and not by the name of the loopback either; on the same listener the loopback is."""
+    async with serving(store, "0.0.0.0") as port:
+        for address, host, status in ((_address(), "", 403), (_address(), "localhost", 403), ("127.0.0.1", "", 200)):
+            async with aiohttp.ClientSession(f"http://{address}:{port}") as client:
+                got, told = await Api(client)("GET", "/admin/v1/approvals", **({"Host": host} if host else {}))
+            assert got == status, (address, host)
+            assert status == 200 or told["code"] == "not_local"
+
+
+async def test_a_store_that_is_away() -> None:
+    away = await Store.connect("redis://127.0.0.1:9", timeout_ms=250, required=False)
+    async with serving(away) as port, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+        for path in ("approvals", "sessions", "sessions/s"):
+            status, told = await Api(client)("GET", f"/admin/v1/{path}")
+            assert (status, told["code"], told["title"]) == (503, "store_unavailable", "Service Unavailable")
+    await away.close()
 
 
 HOSTS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from typing import Any
 
@@ -31,7 +32,7 @@ async def go_round(running: Live, session: str, turns: int) -> None:
     for number in range(turns):
         said = Said(calls=[("status", "{}", f"call_{number:09d}")])
         running.provider.script = lambda _got, said=said: said
-        body = {"model": "gpt-4o-mini", "messages": history, "tools": tools}
+        body = {"model": "gpt-4", "messages": history, "tools": tools}
         await running.post(body, {"x-guardproxy-session-id": session})
         history += [said.message(), {"role": "tool", "tool_call_id": f"call_{number:09d}", "content": "the same"}]
 
@@ -53,7 +54,8 @@ async def test_what_a_list_says(store: Store) -> None:
     assert (name(calm), calm.known.turn, calm.outcome, calm.rule, calm.agent) == ("calm", 2, "", "", "")
     assert (looped.known.state, calm.known.state) == ("closed", "active")
     assert len(looped.agent) > 8
-    assert looped.cost_microusd > calm.cost_microusd > 0
+    assert looped.known.used["cost_microusd"] > calm.known.used["cost_microusd"] > 0
+    assert re.fullmatch(r"\$0\.\d\d+", row(calm)[4])
     assert row(looped)[:4] == ("looped", "closed by repeated_call", "cut", "7")
     assert row(calm)[:4] == ("calm", "active", "–", "2")
     assert row(looped)[5:7] == (looped.agent[:8], "repeated_call")
@@ -62,7 +64,8 @@ async def test_what_a_list_says(store: Store) -> None:
     assert await runs_of(store).listed(limit=5, skip=2) == []
     shown = await runs_of(store).shown("looped")
     told = as_json(shown)
-    assert told["closed_by_rule"] is None or told["closed_by_rule"] == "repeated_call"
+    assert told["used"] == looped.known.used
+    assert any(line.startswith("used       turns 7, tool_calls ") for line in paragraphs(shown))
     assert (told["state"], told["outcome"], told["turns"], told["last_rule"]) == ("closed", "cut", 7, "repeated_call")
     assert "history    nobody changed anything" in paragraphs(shown)
 

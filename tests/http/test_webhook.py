@@ -190,6 +190,17 @@ async def test_closing_does_not_wait_for_a_long_pause() -> None:
     assert made.ended == {"sent": 1}, "the attempt that the pause was before"
 
 
+async def test_closing_tries_once_more_and_no_longer() -> None:
+    async with hooked(lambda _number: web.Response(status=500), pause_s=60) as made:
+        made.hook.tell(event(1))
+        while not made.got:
+            await asyncio.sleep(0.005)
+        await made.hook.close(5)
+
+    assert made.ids == ["e1", "e1"]
+    assert made.ended == {"given_up": 1}
+
+
 async def test_closing_ends_though_the_receiver_hangs(caplog: pytest.LogCaptureFixture) -> None:
     hangs = asyncio.Event()
 

@@ -249,8 +249,8 @@ async def test_in_a_panic_nothing_is_paused(store: Store) -> None:
 
 
 async def test_a_side_request_of_the_session_is_not_held_up(store: Store) -> None:
-    await asked(store)
-    view = await Agent(store, session="s", thread="title", tooled=False).begin()
+    one = await asked(store)
+    view = await Agent(store, session="s", thread=one.thread, tooled=False).begin()
     assert (view.counted, view.admitted, view.paused, view.approval) == (False, True, "", "")
 
 
@@ -269,6 +269,23 @@ async def test_a_derived_run_is_found_again_days_later(store: Store) -> None:
     await store.approvals.decide(ORG, "a1", "approve", "ann", offset_ms=2 * DAY)
     view = await agent.begin(offset_ms=2 * DAY)
     assert (view.session, view.turn, view.approval_state) == (one.session, 2, "approved")
+
+
+async def test_a_derived_run_is_found_by_its_round_when_another_has_begun_since(store: Store) -> None:
+    agent = Agent(store, ids="x")
+    view = await agent.begin()
+    ends = view.now_ms + 5 * DAY
+    one = Approval("a1", ORG, view.session, view.thread, "f", view.now_ms, ends)
+    await store.approvals.open(ORG, one)
+    await agent.settle("calls", waits_for="a1")
+    agent.took()
+    for key in await keys(store):  # as after three hours
+        left = int(str(await store._client.command("PTTL", key)))
+        if left > 0:
+            await store._client.command("PEXPIRE", key, max(1, left - 3 * 60 * MINUTE))
+    await asyncio.sleep(0.01)
+    assert (await Agent(store, ids="y", offset_ms=3 * 60 * MINUTE).begin()).session != one.session
+    assert (await agent.begin(offset_ms=3 * 60 * MINUTE)).session == one.session
 
 
 async def test_killed_between_open_and_decide_nothing_is_lost_and_nothing_released(

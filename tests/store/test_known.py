@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from guardproxy.core.model import Line
 from guardproxy.store.approvals import Approval
 from guardproxy.store.known import known
 from guardproxy.store.redis import Store
-from tests.store.kit import ORG, Agent
+from tests.store.kit import LINES, ORG, Agent
 
 MINUTE, DAY = 60_000, 86_400_000
 
@@ -40,6 +41,18 @@ async def test_the_state_after_a_turn(store: Store, what: str) -> None:
     await agent.settle("own", **closing)
     assert await state(store) == expected
     assert (await store.list_sessions(ORG))[0].state == expected[0]
+
+
+async def test_what_it_has_used(store: Store) -> None:
+    """All of it, of all its threads; what is held and what its present span used are not in it."""
+    for thread in ("main", "sub"):
+        agent = Agent(store, session="s", thread=thread, lines=(*LINES, Line("span", "tool_calls", 1)))
+        await agent.turn()
+        await agent.turn("text", user="and now?")
+    await agent.begin()
+    found = await store.session_state(ORG, "s")
+    assert found
+    assert found.used == {"turns": 4, "cost_microusd": 280}
 
 
 async def test_a_sub_agent_that_was_cut_does_not_close_its_session(store: Store) -> None:

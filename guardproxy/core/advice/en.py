@@ -102,12 +102,10 @@ FORBIDDEN = "The rules of this run forbid it."
 DECLINED = "The user declined it."
 EXPIRED = "It needed a person's approval, and nobody decided in time."
 BECAUSE = "The reason: {reason}."
-DENY_WAYS = (
-    "The same in other words is not wanted either. Go on without it where that is possible; otherwise say what is left open "
-    "because of it."
-)
+NOT_OTHERWISE = "The same in other words is not wanted either."
+WITHOUT = "Go on without it where that is possible; otherwise say what is left open because of it."
 PROBLEMS: Mapping[str, str] = {
-    "not_json": "Its arguments are no valid JSON (at {path}: {got}).",
+    "not_json": "Its arguments are no valid JSON (at character {path}: {got}).",
     "not_object": "Its arguments must be a JSON object, not {got}.",
     "no_tool": "There is no tool of this name.",
     "no_name": "The call names no tool.",
@@ -189,8 +187,8 @@ ERRORS: Mapping[str, str] = {
     "the tool's schema (names, types, required ones, allowed values), change what does not fit and call it once more.",
     "permissions": "`{tool}` was refused access. The same call will be refused again: use a place or an account that is "
     "open to this run, or ask the user for the permission and say what it is needed for.",
-    "not_found": "what `{tool}` was asked for is not there under this name. Look up first what exists (list, search), then "
-    "call it with that name; if the name came from the user, ask whether it is right.",
+    "not_found": "what `{tool}` was asked for is not there as it was named. Look first at what is there (list, search, "
+    "read), then call it with that; if the name came from the user, ask whether it is right.",
     "no_tool": "there is no tool `{tool}`. The tools of this run: {tools}.",
     "too_slow": "`{tool}` was stopped because it took too long. The same command will take as long again: run a smaller "
     "part, let it run in the background and look at its output later, or give it more time if the tool takes a limit.",
@@ -216,3 +214,4 @@ ONE_AT_A_TIME = (
 HANDED_OVER = "This run is paused by the proxy that watches it, in place of its end; a person can let it go on."
 UNVERIFIED = "The result of this run did not pass its checks, and the run was not asked again."
 UNVERIFIED_LINE = "Not passed: {wrong}"
+REFUSED_CALLS = "the calls that were proposed are not carried out ({reason})."

@@ -6,7 +6,7 @@ A claim stands in a sentence of its own without a condition, a hope or a negatio
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 
 LONGEST = 50_000
 """Characters of an answer that are read."""
@@ -24,7 +24,7 @@ _HEDGED = re.compile(
     r"除|是否|部分|建议|希望|预计|之前|确保|以便"
 )
 _TESTS = re.compile(
-    r"(?i)(?:^|(?P<before>[\w'’-]+)\W+|[^\w\s]\s*)(?:(?:unit|integration|regression) )?"
+    r"(?i)(?:^|(?<![\w'’-])(?P<before>[\w'’-]{1,30})\W{1,4}|[^\w\s]\s{0,4})(?:(?:unit|integration|regression) )?"
     r"(?:tests?|test (?:suite|cases?)|test ?suite)\s+"
     r"(?:(?:are|is|have|has|now|all|still|again|also|successfully|currently)\s+)*"
     r"(?:pass(?:es|ed|ing)?|green|succeed(?:s|ed)?)\b"
@@ -57,10 +57,26 @@ _RED = re.compile(
     r"could ?n[o'’]t|cannot|can['’]t|errors? (?:remain|persist)\w*|still|but|however|remaining|xfail\w*)\b|"
     r"失败|无法|未能|但|不过|然而|超时|报错|仍|跳过|预期|无关|除"
 )
+_MORE = re.compile(
+    r"(?i)\b(?:any|some)(?:thing|one)? (?:else|more|other)\b|\bfurther\b|\bhelp (?:you )?(?:with|further)\b|"
+    r"\bwould you like\b|\bshall i\b|\bdo you want\b|还有(?:什么|其他)|其他|需要我"
+)
 _MENDED = re.compile(
     r"(?i)\b(?:fix\w*|resolv\w*|repair\w*|correct\w*|address\w*|caus\w*|mend\w*)\s+(?:\w+\s+){0,3}?"
     r"(?:fail(?:ing|ed|ures?)|broken)\b"
 )
+
+
+def asks_back(text: str) -> bool:
+    """Whether an answer only asks the user something: it ends with a question, and states no success before it.
+
+    Whether anything else is wanted, as agents ask at the end, is no such question.
+    """
+    plain = text[-LONGEST:].rstrip(" \t\r\n*_`\"')")
+    if not plain.endswith(("?", "\uff1f")):
+        return False
+    last = [part for part in _END.split(plain) if part.strip()][-1]
+    return _MORE.search(last) is None and not _states(text, lambda sentence: _SUCCESS.search(sentence) is not None)
 
 
 def tells_trouble(text: str) -> bool:
@@ -70,19 +86,23 @@ def tells_trouble(text: str) -> bool:
 
 def claims_success(text: str) -> bool:
     """Whether an answer says that something was achieved, and not a word of any trouble."""
-    return not tells_trouble(text) and any(_SUCCESS.search(one) for one in _sentences(text))
+    return _states(text, lambda sentence: _SUCCESS.search(sentence) is not None) and not tells_trouble(text)
 
 
 def claims_tests(text: str) -> bool:
     """Whether an answer says that the tests pass, all of them, and nothing of any that do not."""
-    if _RED.search(_MENDED.sub("", text[:LONGEST])) is not None:
+    if not (_named(text) and _states(text, says_pass)):
         return False
-    return any(says_pass(one) for one in _sentences(text))
+    return _RED.search(_MENDED.sub("", text[:LONGEST])) is None
 
 
 def claims_run(text: str) -> bool:
     """Whether an answer says that tests were run or that they pass."""
-    return claims_tests(text) or any(_RAN.search(one) for one in _sentences(text))
+    return claims_tests(text) or (_named(text) and _states(text, lambda sentence: _RAN.search(sentence) is not None))
+
+
+def _named(text: str) -> bool:
+    return "test" in text or "Test" in text or "测试" in text
 
 
 def says_pass(sentence: str) -> bool:
@@ -92,9 +112,10 @@ def says_pass(sentence: str) -> bool:
     return any((found["before"] or "the").lower() in _BEFORE for found in _TESTS.finditer(sentence))
 
 
-def _sentences(text: str) -> Iterator[str]:
-    """The sentences that state something."""
+def _states(text: str, what: Callable[[str], bool]) -> bool:
+    """Whether a sentence says that, and states it."""
     for sentence in _END.split(_CODE.sub(" x ", text[:LONGEST])):
         plain = sentence.strip(" \t*_#-•✅✓:")
-        if plain and _HEDGED.search(plain) is None:
-            yield plain
+        if plain and what(plain) and _HEDGED.search(plain) is None:
+            return True
+    return False

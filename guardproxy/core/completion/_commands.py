@@ -31,6 +31,7 @@ _TOKEN = re.compile(
     r"|(?P<word>(?:[^\s;|&<>()'\"\\]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+)|(?P<none>$))",
     re.DOTALL,
 )
+_COMMENT = re.compile(r"(?:[ \t]+|(?<![^\s;&|()]))#[^\n]*")
 _QUOTED = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 _SPAN = re.compile(r"[\d.]+[smhd]?")
@@ -129,6 +130,8 @@ def _simple(text: str) -> Iterator[tuple[list[str] | None, list[str], str]]:
     writes: list[str] = []
     at, to = 0, ""
     while at < len(text):
+        if not to and (comment := _COMMENT.match(text, at)) is not None:
+            at = comment.end()
         token = _TOKEN.match(text, at)
         if token is None or (token["to"] or "").startswith("<<"):
             yield None, [], ""

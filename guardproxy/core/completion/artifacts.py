@@ -17,15 +17,15 @@ from guardproxy.core.progress import FIELDS
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Bounds of the reported numbers; -1 as a most: no bound."""
+    """Bounds of the reported numbers; no most: no bound."""
 
     least: int = 0
     """Artefacts that there must be."""
 
-    most_unresolved: int = -1
+    most_unresolved: int | None = None
     """Open items that there may be."""
 
-    most_failures: int = -1
+    most_failures: int | None = None
     """Failed validations that there may be."""
 
     mode: Literal["off", "observe", "enforce"] = "enforce"
@@ -33,7 +33,7 @@ class Settings:
     @property
     def asks(self) -> bool:
         """Whether there is anything to check."""
-        return self.least > 0 or self.most_unresolved >= 0 or self.most_failures >= 0
+        return self.least > 0 or (self.most_unresolved, self.most_failures) != (None, None)
 
 
 def check(candidate: Candidate, settings: Settings, language: str) -> str | None:
@@ -42,11 +42,11 @@ def check(candidate: Candidate, settings: Settings, language: str) -> str | None
 
 
 def _wrong(report: tuple[int, ...], settings: Settings, language: str) -> Iterator[str]:
-    numbers = dict(zip(FIELDS, report, strict=False))
-    made = numbers.get("artifacts", ABSENT)
-    if made != ABSENT and made < settings.least:
+    numbers = {name: number for name, number in zip(FIELDS, report, strict=False) if number != ABSENT}
+    made = numbers.get("artifacts", settings.least)
+    if made < settings.least:
         yield say(language, "artifacts_few", count=str(made), least=str(settings.least))
     for name, most in (("unresolved", settings.most_unresolved), ("validation_failures", settings.most_failures)):
-        count = numbers.get(name, ABSENT)
-        if count != ABSENT and 0 <= most < count:
+        count = numbers.get(name, 0)
+        if most is not None and count > most:
             yield say(language, f"{name}_many", count=str(count), most=str(most))

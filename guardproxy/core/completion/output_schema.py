@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jsonschema_rs import FancyRegexOptions, Validator, validator_for
+from jsonschema_rs import FancyRegexOptions, ValidationErrorKind, Validator, validator_for
 
 from guardproxy.core.completion._candidate import Candidate
 from guardproxy.core.completion._words import say, told
@@ -30,9 +30,8 @@ STARTS = 32
 BACKTRACKS = 100_000
 """Steps back after which a pattern gives up: milliseconds."""
 
-_FENCE = re.compile(r"```[\w+-]*[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
 _BEGIN = re.compile(r"[{\[]")
-_UNSURE = frozenset(("backtrackLimitExceeded", "regexEngineFailure"))
+_UNSURE = (ValidationErrorKind.BacktrackLimitExceeded, ValidationErrorKind.RegexEngineFailure)
 _compiled: Memo[str, Validator] = Memo(64)
 
 
@@ -94,8 +93,8 @@ def _values(candidate: Candidate, settings: Settings) -> Iterator[object]:
         yield candidate.text.strip()
     yield from _parsed(candidate.text.strip())
     if not settings.alone:
-        for block in _FENCE.findall(candidate.text):
-            yield from _parsed(block)
+        for block in candidate.text.split("```")[1::2]:
+            yield from _parsed(block.partition("\n")[2])
         yield from _inside(candidate.text)
 
 
@@ -143,7 +142,7 @@ def _errors(validator: Validator, value: object) -> list[str]:
     found = []
     try:
         for error in validator.iter_errors(value):
-            if error.kind.name in _UNSURE:
+            if isinstance(error.kind, _UNSURE):
                 return []
             where = ".".join(str(part) for part in error.instance_path)
             found.append(f"{where}: {error.message}" if where else error.message)

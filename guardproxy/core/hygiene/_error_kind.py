@@ -59,8 +59,9 @@ _PERMISSIONS = re.compile(
     r"|read-only file system|payment required"
 )
 _NOT_FOUND = re.compile(
-    r"no such (?:file|directory|table|column|host|key|container|object)|\bnot found\b|\bdoes(?: not|n't) exist\b"
-    r"|\benoent\b|\benotfound\b|could not resolve host|\bunknown host\b|not recognized as|没有找到|未找到|不存在"
+    r"no such (?:file|directory|table|column|host|key|container|object)|\bnot found\b|\bcould ?n[o']t find\b"
+    r"|\bunknown (?:column|table|database|host|user|file)\b|\bdoes(?: not|n't) exist\b"
+    r"|\benoent\b|\benotfound\b|could not resolve host|not recognized as|没有找到|未找到|不存在"
 )
 _ARGUMENTS = re.compile(
     r"\binvalid (?:arguments?|parameters?|params?|inputs?|values?|types?|requests?|json)\b"
@@ -91,11 +92,15 @@ def kind(text: str, tool: str, flags: Flag, rules: Rules, fatal_words: Sequence[
     edges = edges_of(text)
     if reports(edges, _CODE.sub(" ", edges.lower())):  # "error: 404" is no count of errors
         return ""
-    return _by_words(told, shell=tool_of(tool.strip().casefold(), rules).shell)
+    shell = tool_of(tool.strip().casefold(), rules).shell
+    return _by_words(told, shell=shell, broke=bool(raised(edges)))
 
 
-def _by_words(told: str, *, shell: bool) -> str:
-    """`shell`: what it runs is not the tool, which can be neither gone nor wrongly called by what a program says."""
+def _by_words(told: str, *, shell: bool, broke: bool) -> str:
+    """`shell`: what it runs is not the tool, which can be neither gone nor wrongly called by what a program says.
+
+    `broke`: an exception was raised; what a program under test did not find says nothing about the command.
+    """
     if not shell and _FATAL.search(told) is not None:
         return "fatal"
     if _TOO_SLOW.search(told) is not None:
@@ -108,7 +113,7 @@ def _by_words(told: str, *, shell: bool) -> str:
         return found
     if _PERMISSIONS.search(told) is not None:
         return "permissions"
-    if _NOT_FOUND.search(told) is not None:
+    if _NOT_FOUND.search(told) is not None and not (shell and broke):
         return "not_found"
     return "arguments" if not shell and _ARGUMENTS.search(told) is not None else ""
 

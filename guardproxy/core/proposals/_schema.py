@@ -25,16 +25,13 @@ from typing import Any, cast
 from jsonschema_rs import Draft202012Validator, ValidationError
 
 from guardproxy.core.advice import Problem, short
-from guardproxy.core.canon import COSMETIC
 from guardproxy.core.memo import Memo
-
-Schema = Mapping[str, Any]
+from guardproxy.core.proposals._lenient import MAPS, Schema, lenient, resolved
 
 KEPT, LARGEST, LOOKED_AT, ITEMS, QUOTED = 128, 200_000, 32, 32, 60
 """Validators in each half of the memo; characters of a schema; errors looked at; items of a list that are looked at
 for errors (each costs 20 us); characters of a value quoted."""
 
-_MAPS, _LISTS = ("properties", "$defs", "definitions"), ("anyOf", "oneOf", "allOf")
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 _TRUTH = frozenset("true false yes no on off 1 0 1.0 0.0".split())
 _KINDS = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
@@ -64,7 +61,12 @@ def kind_of(value: object) -> str:
 
 def quoted(value: object) -> str:
     """A value in short, with what it is."""
-    return f"{kind_of(value)} {short(json.dumps(value, ensure_ascii=False), QUOTED)}" if value is not None else "null"
+    if value is None:
+        return "null"
+    try:
+        return f"{kind_of(value)} {short(json.dumps(value, ensure_ascii=False), QUOTED)}"
+    except RecursionError:  # what can just be read cannot always be written
+        return kind_of(value)
 
 
 def plain(name: str) -> str:
@@ -86,75 +88,10 @@ def _made(schema: Schema, size: int) -> tuple[Draft202012Validator | None, Schem
     if size > LARGEST:
         return None, {}
     try:
-        root = _lenient(schema, schema)
+        root = lenient(schema, schema)
         return (Draft202012Validator(root, validate_formats=False, offline=True) if root else None), root
     except (LookupError, TypeError, ValueError, RecursionError):
         return None, {}
-
-
-def _lenient(node: Any, root: Schema) -> dict[str, Any]:
-    """The schema with only what counts; what is left out makes it ask for less."""
-    if not isinstance(node, Mapping):
-        return {}
-    if isinstance(node.get("$ref"), str):
-        return {key: node[key] for key in ("$ref", "default", "nullable") if key in node} | _maps(node, root)
-    made = {key: node[key] for key in ("type", "const", "default", "nullable") if key in node}
-    if isinstance(node.get("enum"), list) and node["enum"]:
-        made["enum"] = node["enum"]
-    made |= _maps(node, root)
-    for key in _LISTS:
-        if isinstance(node.get(key), list) and node[key]:
-            forms = [_lenient(one, root) for one in node[key]]
-            made.setdefault("allOf", []).extend(forms if key == "allOf" else [{"anyOf": forms}])
-    if isinstance(node.get("items"), Mapping) and "prefixItems" not in node:
-        made["items"] = _lenient(node["items"], root)
-    if isinstance(node.get("additionalProperties"), Mapping) and "patternProperties" not in node:
-        made["additionalProperties"] = _lenient(node["additionalProperties"], root)
-    required = node.get("required")
-    if isinstance(required, list):
-        made["required"] = [name for name in required if isinstance(name, str) and _needed(name, node, root)]
-    return made
-
-
-def _maps(node: Schema, root: Schema) -> dict[str, Any]:
-    """The named schemas of a node."""
-    return {
-        key: {name: _lenient(one, root) for name, one in node[key].items()}
-        for key in _MAPS
-        if isinstance(node.get(key), Mapping)
-    }
-
-
-def _needed(name: str, node: Schema, root: Schema) -> bool:
-    """Whether a tool cannot do without an argument that its schema requires."""
-    properties = node.get("properties")
-    one = properties.get(name) if isinstance(properties, Mapping) else None
-    return isinstance(one, Mapping) and name not in COSMETIC and not _may_be_null(one, root, 8)
-
-
-def _may_be_null(node: Any, root: Schema, depth: int) -> bool:
-    if not isinstance(node, Mapping) or "default" in node or node.get("nullable") is True or not depth:
-        return True
-    if isinstance(node.get("$ref"), str):
-        return _may_be_null(_resolved(node["$ref"], root), root, depth - 1)
-    types, listed = node.get("type"), node.get("enum")
-    if types == "null" or (isinstance(types, list) and "null" in types):
-        return True
-    if (isinstance(listed, list) and None in listed) or ("const" in node and node["const"] is None):
-        return True
-    forms = [form for key in ("anyOf", "oneOf") if isinstance(node.get(key), list) for form in node[key]]
-    return any(_may_be_null(form, root, depth - 1) for form in forms)
-
-
-def _resolved(ref: str, root: Schema) -> Any:
-    """What a reference inside the schema leads to. Raises LookupError where it leads nowhere or outside."""
-    if not ref.startswith("#"):
-        raise LookupError(ref)
-    found: Any = root
-    for part in ref[1:].split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
-        found = found[int(key)] if isinstance(found, list) else found[key]
-    return found
 
 
 def _begun(value: object) -> object:
@@ -175,9 +112,9 @@ def _place(error: ValidationError, root: Schema) -> tuple[Schema, Schema | None,
     path = iter(error.evaluation_path[:-1])
     for part in path:
         if part == "$ref":
-            node = _resolved(node["$ref"], root)
+            node = resolved(node["$ref"], root)
             continue
-        if part in _MAPS:
+        if part in MAPS:
             holder, name = node, str(next(path))
             node = node[part][name]
             continue
@@ -196,8 +133,7 @@ def _sure(error: ValidationError, root: Schema) -> bool:
     if value is None and (node.get("nullable") is True or "default" in node):
         return False
     if kind == "anyOf":
-        forms = cast("Sequence[Sequence[ValidationError]]", getattr(error.kind, "context", ()))
-        return bool(forms) and all(any(_sure(inner, root) for inner in form) for form in forms)
+        return all(any(_sure(inner, root) for inner in form) for form in _forms(error))
     if kind == "required":
         missing = plain(str(getattr(error.kind, "property", "")))
         return isinstance(value, dict) and missing not in map(plain, value)
@@ -271,14 +207,32 @@ def _told(error: ValidationError, root: Schema) -> Iterator[Problem]:
         yield Problem("enum", path, short(", ".join(map(_text, listed)), 4 * QUOTED), quoted(value))
     elif kind == "type":
         yield Problem("type", path, " or ".join(getattr(error.kind, "types", ())), quoted(value))
+    elif (meant := _meant(error)) is not None:
+        for inner in meant:
+            if _sure(inner, root):
+                yield from _told(inner, root)
     else:
         yield Problem("no_form", path, _expected(node, root), quoted(value))
+
+
+def _forms(error: ValidationError) -> Sequence[Sequence[ValidationError]]:
+    """What is wrong with a value by each of the forms that it may have."""
+    return cast("Sequence[Sequence[ValidationError]]", getattr(error.kind, "context", ()))
+
+
+def _meant(error: ValidationError) -> Sequence[ValidationError] | None:
+    """What is wrong by the one form that was probably meant: of the right kind, with the fewest errors."""
+    at = error.instance_path
+    alike = [form for form in _forms(error) if all(one.kind.name != "type" or one.instance_path != at for one in form)]
+    fewest = min(map(len, alike), default=0)
+    found = [form for form in alike if len(form) == fewest]
+    return found[0] if len(found) == 1 else None
 
 
 def _expected(node: Any, root: Schema) -> str:
     """The kinds that a schema takes, as far as it says so plainly."""
     if isinstance(node, Mapping) and isinstance(node.get("$ref"), str):
-        node = _resolved(node["$ref"], root)
+        node = resolved(node["$ref"], root)
     if not isinstance(node, Mapping):
         return "any"
     types = node.get("type")

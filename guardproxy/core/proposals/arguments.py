@@ -17,7 +17,7 @@ from guardproxy.core import advice
 from guardproxy.core.advice import Problem, short
 from guardproxy.core.model import Call, Decision, Episode, Flag
 from guardproxy.core.proposals._case import OFF, Case, Objection, Tries, checked
-from guardproxy.core.proposals._schema import kind_of, plain, problems, quoted
+from guardproxy.core.proposals._schema import plain, problems, quoted
 from guardproxy.core.tool_rules import ToolRules
 
 RULE = "arguments"
@@ -123,7 +123,7 @@ class Arguments:
         if isinstance(value, dict):
             yield from problems(schema, value)
         else:
-            yield Problem("not_object", got=quoted(value) if kind_of(value) != "null" else "null")
+            yield Problem("not_object", got=quoted(value))
 
 
 def _value(arguments: str) -> object:

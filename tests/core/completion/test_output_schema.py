@@ -91,6 +91,7 @@ def test_a_final_tool_with_something_else() -> None:
         ({"type": "object", "properties": {"n": {"type": "integer"}}}, '{"n": 3.0}', True),
         ({"type": "object", "properties": {"n": {"type": "integer"}}}, '{"n": ' + "9" * 400 + "}", True),
         ({"type": "object"}, '{"a": "\\ud800"}', True),  # cannot be asked
+        ({"type": "string", "pattern": r"(a*)*\1c"}, "a" * 40 + "!", True),  # the pattern gives up
         ({"type": "object"}, '{"a":' * 3000 + "1" + "}" * 3000, True),
     ],
 )
@@ -130,6 +131,11 @@ def test_content_of_the_answer_is_not_repeated_at_length() -> None:
 def test_what_is_no_schema_is_refused_and_nothing_is_fetched(schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"^json_schema: "):
         CHECKS["output_schema"].Settings(json_schema=schema)
+
+
+def test_a_schema_elsewhere_is_never_fetched() -> None:
+    with pytest.raises(ValueError, match="Retrieval is disabled"):
+        CHECKS["output_schema"].Settings(json_schema={"$ref": "http://127.0.0.1:1/schema.json"})
 
 
 def test_neither_patterns_nor_brackets_cost_time() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from guardproxy.core.hygiene import NOTHING
 from guardproxy.core.hygiene.deadlines import Settings, deadline
 from guardproxy.core.model import Ask
+from guardproxy.core.rounds import latest
 from tests.core import talk
 from tests.core.hygiene.tidying import answered, clean, said
 
@@ -79,4 +81,7 @@ def test_calls_written_in_texts_have_no_place_for_words() -> None:
         talk.said('Thought: look\nAction: f\nAction Input: {"a": 1}'),
         talk.user("Observation: x"),
     )
-    assert clean(asked, limits=LIMITS, since_ms=900_000, deadlines=ON).done == ()
+    newest = latest(asked)
+    assert newest is not None
+    assert newest.written
+    assert clean(asked, limits=LIMITS, since_ms=900_000, deadlines=ON) == NOTHING

@@ -25,6 +25,14 @@ DOWN = "HTTP 503 Service Unavailable"
         ("bash", "bash: foo: command not found", "not_found"),
         ("read_file", "Error: ENOENT: no such file or directory, open 'a'", "not_found"),
         ("read_file", "错误:文件不存在", "not_found"),
+        ("sql", "Error executing query: Unknown column 'a' in 'where clause'", "not_found"),
+        ("search", "Could not find that page, please try again.", "not_found"),
+        ("bash", 'Traceback (most recent call last):\n  File "a"\nsqlite3.OperationalError: no such table: t', ""),
+        (
+            "sql",
+            'Traceback (most recent call last):\n  File "a"\nsqlite3.OperationalError: no such table: t',
+            "not_found",
+        ),
         ("bash", "bash: ./a: Permission denied", "permissions"),
         ("get_page", "Error: 403 Forbidden", "permissions"),
         ("get_page", '{"status": 401, "error": "unauthorized"}', "permissions"),
@@ -71,7 +79,7 @@ def test_what_kind_of_failure_it_is(tool: str, answer: str, kind: str) -> None:
     [
         ("arguments", "Error: invalid arguments", "schema"),
         ("permissions", "Error: permission denied", "ask the user"),
-        ("not_found", "Error: not found", "Look up first"),
+        ("not_found", "Error: not found", "Look first at what is there"),
         ("no_tool", "Unknown tool: zz", "f, g, h"),
     ],
 )

@@ -141,6 +141,13 @@ def test_the_text_says_what_is_wrong_where_and_what_there_is() -> None:
     assert "JSON" in one.text
 
 
+def test_depths_that_can_just_be_read_are_judged_too() -> None:
+    for depth in range(850, 1000):
+        nested = "[" * depth + "]" * depth
+        assert said(check(), Call("read_file", nested)) in ([], ["0 repair arguments"])
+        assert said(check(), Call("read_file", f'{{"path": {nested}}}')) in ([], ["0 repair arguments"])
+
+
 def test_many_problems_are_counted() -> None:
     names = [f"a{number}" for number in range(9)]
     wanted = {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": names}

@@ -44,6 +44,7 @@ RUNS = {
     "then a word of the user": (f"{FIRM} |", "a", ""),
     "then a word of the user, and once more": (f"{FIRM} | a", "a", ""),
     "its answer has changed": (f"{FIRM} a1", "a", ""),
+    "its answer has changed and comes again": (f"{FIRM} a1 a1", "a", ""),
     "left long ago": (f"{FIRM} b b c c b c b c b c", "a", ""),
     "a cycle": ("a b a b a b a b", "a", "refuse cycle 5"),
     "the other call of the cycle": ("a b a b a b a b", "b", "refuse cycle 5"),
@@ -154,6 +155,21 @@ def test_an_episode_without_steps_in_sight_refuses_nothing() -> None:
     loop = Episode("repeated_call", near, (near,), Rung.FIRM, 4, 0, Triple(3, 4, 6))
     assert inspection(run=Trail(()), episodes=(loop,)) is None
     assert inspection(run=Trail(steps("a")), episodes=(loop,)) is None, "one call is no repetition"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("b c d a a a a", ["0 refuse repeated_call 5"]),
+        ("b c d a a a a b c d b c d", ["0 refuse repeated_call 5"]),
+        ("b c d a a a a b c d b c d b", []),
+        ("b c d ?a ?a ?a ?a", []),
+    ],
+)
+def test_a_loop_that_was_left_and_one_that_waits_are_not_refused(line: str, expected: list[str]) -> None:
+    near = PRINTER.near(call("a"))
+    loop = Episode("repeated_call", near, (near,), Rung.FIRM, 4, 6, Triple(3, 4, 6))
+    assert said(inspection(run=Trail(steps(line)), episodes=(loop,)), call("a")) == expected
 
 
 @pytest.mark.parametrize(("language", "words"), [("en", "was not carried out"), ("zh", "没有执行")])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings as effort, strategies as st
 
 from guardproxy.core.advice import Problem
-from guardproxy.core.proposals._schema import ITEMS, KEPT, problems
+from guardproxy.core.proposals._schema import ITEMS, KEPT, _compiled, problems
 
 Json = dict[str, Any]
 TODO = {
@@ -58,6 +59,10 @@ TAKEN: dict[str, tuple[Json, Json]] = {
     "empty text for an optional number": (schema("", n={"type": "integer"}), {"n": ""}),
     "an empty object for an optional list": (schema("", l={"type": "array", "items": TODO}), {"l": {}}),
     "null where it is said to be nullable": (schema("s", s={"type": "string", "nullable": True}), {"s": None}),
+    "null in a list of what may be null": (
+        schema("l", l={"type": "array", "items": {"type": "string", "nullable": True}}),
+        {"l": [None]},
+    ),
     "null where there is a default": (schema("s", s={"type": "string", "default": "x"}), {"s": None}),
     "missing with a default": (schema("s", s={"type": "string", "default": "x"}), {}),
     "missing and nullable": (schema("s", s={"type": ["string", "null"]}), {}),
@@ -85,6 +90,10 @@ TAKEN: dict[str, tuple[Json, Json]] = {
     "what must not be": (schema("p", p={"not": {"type": "string"}}), {"p": "x"}),
     "both forms": (schema("p", p={"oneOf": [{"type": "string"}, {"type": "string"}]}), {"p": "x"}),
     "a tuple": (schema("p", p={"type": "array", "prefixItems": [{"type": "integer"}]}), {"p": [{}]}),
+    "a tuple and what follows it": (
+        schema("p", p={"type": "array", "prefixItems": [{"type": "integer"}], "items": {"type": "object"}}),
+        {"p": [1]},
+    ),
     "names by a pattern": (
         schema("o", o={"type": "object", "patternProperties": {"^x": {}}, "additionalProperties": {"type": "object"}}),
         {"o": {"x": 1}},
@@ -179,6 +188,24 @@ REFUSED: dict[str, tuple[Json, Json, list[Problem]]] = {
         {"x": "y"},
         [Problem("no_form", "x", "object or array", 'string "y"')],
     ),
+    "an object that may be left out": (
+        schema("", t={"anyOf": [{"$ref": "#/$defs/T"}, {"type": "null"}]}) | {"$defs": {"T": TODO}},
+        {"t": {"status": "open"}},
+        [Problem("missing", "t.text", "string")],
+    ),
+    "one of several objects": (
+        schema(
+            "act",
+            act={
+                "oneOf": [
+                    schema("kind x y", kind={"const": "click"}, x={"type": "integer"}, y={"type": "integer"}),
+                    schema("kind text", kind={"const": "type"}, text={"type": "string"}),
+                ]
+            },
+        ),
+        {"act": {"kind": "click", "x": 1}},
+        [Problem("missing", "act.y", "integer")],
+    ),
     "in a map": (
         schema("m", m={"type": "object", "additionalProperties": {"type": "object"}}),
         {"m": {"k": "v"}},
@@ -242,7 +269,7 @@ def fitting_object(draw: st.DrawFn, depth: int = 3) -> tuple[Json, Json]:
     return wanted, {name: value for name, (_, value) in members.items() if name in required or name in given_too}
 
 
-@effort(max_examples=300, deadline=None)
+@effort(max_examples=120, deadline=None)
 @given(fitting_object())
 def test_a_call_that_fits_is_never_a_problem(made: tuple[Json, Json]) -> None:
     assert problems(*made) == []
@@ -254,7 +281,8 @@ JSON = st.recursive(
     max_leaves=12,
 )
 KEYWORDS = st.sampled_from(
-    "type properties required items anyOf oneOf allOf enum const $ref $defs additionalProperties default nullable".split()
+    "type properties required items anyOf oneOf allOf enum const $ref $defs definitions additionalProperties default "
+    "nullable".split()
 )
 ODD = st.recursive(
     JSON | st.sampled_from(["string", "object", "#", "#/$defs/a", "#/properties/n", "https://example.org"]),
@@ -263,13 +291,13 @@ ODD = st.recursive(
 )
 
 
-@effort(max_examples=300, deadline=None)
+@effort(max_examples=120, deadline=None)
 @given(st.dictionaries(KEYWORDS, ODD, max_size=5), st.dictionaries(NAMES, JSON, max_size=4))
 def test_no_schema_and_no_arguments_make_it_raise(wanted: Json, arguments: Json) -> None:
     assert isinstance(problems(wanted, arguments), list)
 
 
-@effort(max_examples=200, deadline=None)
+@effort(max_examples=60, deadline=None)
 @given(fitting_object(), st.dictionaries(NAMES, JSON, max_size=4))
 def test_the_order_of_keys_does_not_count(made: tuple[Json, Json], arguments: Json) -> None:
     turned = dict(reversed(arguments.items()))
@@ -299,6 +327,15 @@ def test_long_lists_cost_no_more_than_their_first_items() -> None:
     assert time.perf_counter() - begun < 1.0
     assert len(found) == ITEMS
     assert problems(wanted, {"todos": [{"text": "a"}] * ITEMS + [{}]}) == [], "missed rather than paid for"
+
+
+def test_nothing_is_fetched(tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text('{"type": "object"}')
+    validator, _ = _compiled(schema("", a={"$ref": other.as_uri()}))
+    assert validator is None
+    validator, _ = _compiled(schema("", a={"type": "object"}))
+    assert validator is not None
 
 
 def test_validators_are_remembered_and_forgotten() -> None:

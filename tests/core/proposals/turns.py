@@ -1,8 +1,8 @@
 """Turns for the tests of proposed calls: a run in one line, and what is said of the next calls.
 
-Words of a line are rounds, `+` joins parallel calls: `a` a call with its own result, `a1` with another one, `!a` failing,
-`?a` not ready, `W` a change (`W1` another one, `!W` a failing one), `T` a thought, `Z` a pause, `S` a command that only
-sleeps, `|` a word of the user. Numbers after W, T and Z stand in their arguments.
+Words of a line are rounds, `+` joins parallel calls: `a` a call with its own result, `a1` with another one, `!a`
+failing, `?a` not ready, `W` a change (`W1` another one, `!W` a failing one), `T` a thought, `Z` a pause, `S` a command
+that only sleeps, `|` a word of the user. Numbers after W, T and Z stand in their arguments.
 """
 
 from __future__ import annotations
