@@ -310,6 +310,31 @@ def bounds() -> list[Plot]:
     ]
 
 
+def reported() -> list[Plot]:
+    """What the agent itself says of its progress."""
+    said = {"x-guardproxy-progress": '{"artifacts": 0, "unresolved": 2}'}
+    good = {"x-guardproxy-progress": '{"artifacts": 1, "unresolved": 0}'}
+    rule: Json = {"least": 1, "most_unresolved": 0}
+    failed = {"report": {"verification": "failed", "failed_checks": ("artifacts",)}}
+    return [
+        Plot(
+            "too few artefacts, and open items: sent back, and delivered in the end",
+            [
+                replace(
+                    held(UNTESTED, UNTESTED, UNTESTED, text="All done.", headers=FAILED, send=said, **failed),
+                    says="reports 0 artefacts where there must be at least 1",
+                )
+            ],
+            policy=policy("artifacts", rule),
+        ),
+        Plot(
+            "as many as there must be",
+            [held(UNTESTED, text="All done.", headers=PASSED, send=good, report=SAID)],
+            policy=policy("artifacts", rule),
+        ),
+    ]
+
+
 def final_tools() -> list[Plot]:
     """A call that hands over the final answer counts as one."""
     final = {"final": ["final_answer"]}
@@ -370,4 +395,4 @@ def final_tools() -> list[Plot]:
 
 def finals() -> list[Plot]:
     """All of them."""
-    return [*each(), *bounds(), *final_tools()]
+    return [*each(), *bounds(), *reported(), *final_tools()]
