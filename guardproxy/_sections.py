@@ -91,7 +91,7 @@ def _pydantic_type(hint: Any, name: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Mapping and arguments[-1] in (int, float):
         most = next((limit for ending, limit in MOST.items() if name.endswith(ending)), LARGEST_HOLD)
-        number = Annotated[arguments[-1], BeforeValidator(no_flag), Field(le=most)]
+        number: Any = Annotated[arguments[-1], BeforeValidator(no_flag), Field(le=most)]
         mapping: Any = Mapping
         return mapping[arguments[0], number]
     if origin in (UnionType, typing.Union):

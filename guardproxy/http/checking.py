@@ -53,6 +53,7 @@ async def check(run: Guarded, look: Look) -> tuple[bool, web.StreamResponse | No
         raws = look.watcher.raw_calls()
         after = turn.surface.results(raws, [told] * len(raws)) if raws else (turn.surface.feedback(told),)
         if await run.again(look, after, "verify"):
+            turn.outcome.verification, turn.outcome.failed_checks = "", ()  # the next answer gets a verdict of its own
             return True, None
         return True, await run.close(_unverified(turn, failures))
     if terms.on_failure == "deliver":

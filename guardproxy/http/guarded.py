@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -87,13 +88,7 @@ class Guarded:
         calls = turn.inspection is not None and self.drop is None
         if turn.ask.choices > 1 or not (text or calls):
             return None
-        finals = turn.proxy.policy.tools.final if text else ()
-        concerns = turn.inspection.concerns if calls and turn.inspection else None
-
-        def wants(tool: str) -> bool:
-            return (concerns is not None and concerns(tool)) or any(rule.concerns(tool) for rule in finals)
-
-        return Gate(_every if calls and turn.proxy.wants.people else wants, text=text, calls=True)
+        return Gate(_every if calls and turn.proxy.wants.people else partial(_wanted, turn, calls, text), text=text)
 
     # -------------------------------------------------------------------------------------------- what we say to it
 
@@ -225,6 +220,13 @@ class Guarded:
         if turn.response is None:
             self.outlet.headers = [("Content-Type", turn.content_type), *turn.guard_headers()]
         return await self.outlet.finish(body)
+
+
+def _wanted(turn: Turn, calls: bool, final: bool, tool: str) -> bool:  # noqa: FBT001  # but for the tool, bound before
+    """Whether a call has to wait: it is judged, or it may be the final answer."""
+    if calls and turn.inspection is not None and turn.inspection.concerns(tool):
+        return True
+    return final and any(rule.concerns(tool) for rule in turn.proxy.policy.tools.final)
 
 
 def _every(_tool: str) -> bool:

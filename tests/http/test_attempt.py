@@ -17,7 +17,7 @@ from guardproxy.errors import StoreError
 from guardproxy.store.redis import Store
 from tests.http.test_guarded import TOOLS, Agent, paired, then
 from tests.http_store import counted, held
-from tests.live import Json, Live, Said, live
+from tests.live import Json, Said, live
 
 FORBIDDEN = ("delete", "{}", "call_del000001")
 ALLOWED = ("read", '{"path":"c"}', "call_read00002")

@@ -29,6 +29,9 @@ async def test_tokens_and_money_are_held_again_and_the_turn_is_not(store: Store)
     await agent.settle(spent={"turns": 1, "tool_calls": 2, "cost_microusd": 170, "tokens": 9})
     found = [await used_held(store, where, what) for where, what in COUNTED]
     assert found == [(1, 0), (1, 0), (2, 0), (170, 0), (9, 0)]
+    known = await store.session_state(ORG, "s")  # the counters are as many as before
+    assert known is not None
+    assert (known.used["turns"], known.used["tool_calls"], known.used["cost_microusd"]) == (1, 2, 170)
 
 
 COUNTED = (
