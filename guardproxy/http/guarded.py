@@ -39,12 +39,21 @@ class Guarded:
         self.turn = turn
         self.rounds: list[bytes] = []
         """Messages that stand behind the client's from now on: what was refused, with what it was told."""
-        self.reason = "first"
         self._joint: Joint | None = None
         self._reasks = self._repairs = self.retries = 0
         self._drop: DropCalls | None = None
         self._passing = b""  # of a whole answer: what nobody wants to judge
         self.outlet = Outlet(turn)
+
+    @property
+    def reason(self) -> str:
+        """Why the present attempt is made: first, reask, repair, verify, finalize."""
+        return self.turn.outcome.reason
+
+    @reason.setter
+    def reason(self, why: str) -> None:
+        """Set before the attempt."""
+        self.turn.outcome.reason = why
 
     async def serve(self) -> web.StreamResponse:
         """Ask until there is an answer to hand on."""
@@ -203,7 +212,7 @@ class Guarded:
 
     def _passed(self, look: Look) -> None:
         """An attempt is over that is not the last."""
-        self.turn.outcome.pass_over(look.watcher.seen(), self.reason)
+        self.turn.outcome.pass_over(look.watcher.seen())
 
     def leave(self, look: Look) -> None:
         """The answer is not handed on, and nobody is asked again: what flowed of it stays, our words go behind it."""

@@ -111,10 +111,10 @@ class Outcome:
         self.outcome, self.answer, self.status, self.text = "answered", "own", 200, text
         self.text_chars = 0  # nobody is charged for our words
 
-    def pass_over(self, seen: Seen, reason: str) -> None:
+    def pass_over(self, seen: Seen) -> None:
         """An attempt is over whose answer is not handed on: the next one begins with nothing."""
         one = Earlier(
-            reason,
+            self.reason,
             seen.usage,
             seen.produced_chars,
             seen.calls,

@@ -25,7 +25,7 @@ async def end(turn: Turn) -> web.StreamResponse:
     look, done = turn.look, turn.outcome
     joint = None
     if look is not None:
-        done.pass_over(look.watcher.seen(), done.reason)
+        done.pass_over(look.watcher.seen())
         joint = look.watcher.joint() if turn.response is not None else None
     text = deciding.summary(turn)
     body = turn.surface.closing(turn.ask, joint, text, reply_id=turn.reply_id, created=time.time_ns() // 10**9)
