@@ -62,6 +62,13 @@ if act == 'open' then
     end
     call('ZREMRANGEBYSCORE', ALL, '-inf', now)
     note_change(fields.session, now, 'approval', 'asked ' .. id, fields.tool)
+    -- From now on, not only from settle on: whoever holds the request may die before.
+    local run = fields.session .. SEP .. fields.thread
+    local t = read_thread(call('GET', P .. 't:' .. run))
+    if t then
+      t.waits = id
+      save_thread(run, t)
+    end
   end
   return { 'done', shown(id) }
 end
