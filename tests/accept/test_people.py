@@ -71,6 +71,9 @@ class Agent:
         self.messages += more
         body: Json = {"model": "m", "messages": self.messages, "tools": TOOLS, "stream": self.stream}
         answer = await self.running.post(body, {"x-guardproxy-session-id": self.session})
+        if answer.status == 400:  # told often enough
+            assert answer.json["error"]["code"] == "session_paused", answer.body
+            return str(answer.json["error"]["message"])
         assert answer.status == 200, answer.body
         message = message_of(answer)
         self.calls += [call["id"] for call in message.get("tool_calls") or ()]
