@@ -42,6 +42,8 @@ class Said:
     usage: Json | None = field(default_factory=lambda: dict(USAGE))
     content_type: str = ""
     wait: Awaitable[object] | None = None  # awaited before the answer
+    stall: tuple[int, Awaitable[object]] | None = None  # of a stream: before which chunk it waits, for what
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def message(self) -> Json:
         """The assistant message as a client would keep it."""
@@ -132,14 +134,17 @@ class Provider:
         if not streamed or said.status != 200:
             body = said.body()
             self.sent.append(body)
-            return web.Response(status=said.status, body=body, content_type=said.content_type or "application/json")
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+            kind = said.content_type or "application/json"
+            return web.Response(status=said.status, body=body, content_type=kind, headers=said.headers)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **said.headers})
         await response.prepare(request)
         usage = bool((wants.get("stream_options") or {}).get("include_usage"))
         chunks = said.chunks(usage=usage)
         self.sent.append(b"".join(chunks))
-        for chunk in chunks:
+        for number, chunk in enumerate(chunks):
             try:
+                if said.stall is not None and said.stall[0] == number:
+                    await said.stall[1]
                 await response.write(chunk)
             except ConnectionResetError:
                 self.closed_early += 1

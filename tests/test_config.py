@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from guardproxy import config
+from guardproxy import _settings, config
 from guardproxy.core.budget import Limit
 from guardproxy.core.detectors import RULES
 from guardproxy.core.fingerprint import Fingerprinter
@@ -262,7 +262,7 @@ def test_environment_where_the_file_is_silent(tmp_path: Path) -> None:
     assert (silent.upstream.url, loud.upstream.url) == ("http://a/v1", "http://b/v1")
     assert str(silent.data_dir) == "/x/guardproxy"
     assert silent.telemetry.otlp_endpoint == "http://c:4318"
-    assert config.load(None, {})[0].upstream.url == config.DEFAULT_UPSTREAM
+    assert config.load(None, {})[0].upstream.url == _settings.DEFAULT_UPSTREAM
 
 
 def test_command_line_wins(tmp_path: Path) -> None:

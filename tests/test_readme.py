@@ -15,7 +15,7 @@ from guardproxy.core.detectors import RULES
 from guardproxy.core.exemption import Exemption
 from guardproxy.core.model import Triple
 from guardproxy.core.policy import ACTIONS, PROFILES
-from guardproxy.http import turn
+from guardproxy.http import heading
 
 README = Path(__file__).parent.parent / "README.md"
 SCOPES = {"cost_usd": "session"}
@@ -89,12 +89,12 @@ def test_generated_tables(name: str) -> None:
 
 def test_headers() -> None:
     """Every header that the flow sets is in the table, and the verdicts are the ladder's."""
-    source = Path(turn.__file__).read_text()
+    source = Path(heading.__file__).read_text()
     set_in_code = set(re.findall(r'"(x-guardproxy-[a-z-]+)"', source)) - {"x-guardproxy-path-session"}
     table = {re.search(r"`(x-[a-z-]+)`", row).group(1): row for row in section("headers")}  # type: ignore[union-attr]
 
     assert set(table) == set_in_code
-    for action in (*ACTIONS.values(), "deny"):
+    for action in (*ACTIONS.values(), "refuse", "pause", "deny"):
         assert action in table["x-guardproxy-verdict"]
 
 

@@ -119,7 +119,8 @@ class GatedWhole:
         calls = () if self._way.touched else self._answer.first.built()
         if not calls:
             return gate.text
-        return gate.calls and any(not call.name or gate.wants(call.name) for call in calls)
+        unseen = self._answer.first.call_count > len(calls)  # so many that not all of them are kept
+        return gate.calls and (unseen or any(not call.name or gate.wants(call.name) for call in calls))
 
 
 def _take_out(choice: Fields, keep: Collection[int]) -> None:

@@ -98,6 +98,17 @@ class Messages(Sequence[Mapping[str, object]]):
             found = self._known[at] = self._read(at)
         return found
 
+    def longer(self, size: int) -> Iterator[tuple[int, Mapping[str, object]]]:
+        """The messages that take more than so many bytes, newest part first; only parts that can hold one are read."""
+        first, part, place = self._place.before, self._later, self._place
+        while True:
+            yield from ((first + at, _object(raw, first + at)) for at, raw in enumerate(part) if _long(raw, size))
+            if not place.before:
+                return
+            prior = place.prior or Place(place.opens, place.opens, 0, place.head)
+            first, part = prior.before, self._between(prior, place) if place.at - prior.at > size else ()
+            place = prior
+
     def _read(self, at: int) -> Mapping[str, object]:
         if not 0 <= at < len(self):
             raise IndexError(at)
@@ -113,9 +124,12 @@ class Messages(Sequence[Mapping[str, object]]):
         """Take in what lies between this place and the one before it, or the first message."""
         place = self._place
         prior = place.prior or Place(place.opens, place.opens, 0, place.head)
-        between = self._body[prior.at : place.at].rstrip(_BETWEEN)
-        self._later = [*_decode_list(b"[" + between + b"]"), *self._later]
+        self._later = [*self._between(prior, place), *self._later]
         self._place = prior
+
+    def _between(self, prior: Place, place: Place) -> Sequence[msgspec.Raw]:
+        """The messages from one place to the next."""
+        return _decode_list(b"[" + self._body[prior.at : place.at].rstrip(_BETWEEN) + b"]")
 
 
 class Prefixes:
@@ -193,6 +207,10 @@ class Prefixes:
                 if prior is None or prior.before < first + at:
                     prior = Place(place.opens, spans[at][0], first + at, place.head, prior)
                 self._places.keep(digests[number], prior)
+
+
+def _long(raw: msgspec.Raw, size: int) -> bool:
+    return len(memoryview(raw)) > size
 
 
 def _spans(body: bytes, at: int, messages: Sequence[msgspec.Raw]) -> Iterator[tuple[int, int]]:

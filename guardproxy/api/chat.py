@@ -22,7 +22,7 @@ from guardproxy.api._chat_held import (
     read_message,
     with_arguments,
 )
-from guardproxy.api._chat_made import closing, feedback, keep_alive, replay_message, results
+from guardproxy.api._chat_made import closing, feedback, keep_alive, replay_message, results, sound
 from guardproxy.api._chat_watch import Watcher, watch
 from guardproxy.api._chat_write import write
 from guardproxy.api._declared import declare
@@ -55,8 +55,10 @@ __all__ = [
     "conversation",
     "error",
     "feedback",
+    "first_language",
     "keep_alive",
     "keep_calls",
+    "long_results",
     "message",
     "raw_messages",
     "read",
@@ -65,6 +67,7 @@ __all__ = [
     "reply",
     "results",
     "schema",
+    "sound",
     "too_long",
     "watch",
     "widen",
@@ -156,6 +159,19 @@ def ask_of(
 def conversation(ask: Ask) -> Ask:
     """The same ask with all its messages in its tail; the cost grows with the history."""
     return replace(ask, tail=tuple([_messages.neutral(one) for one in _conversation(ask)]), tail_start=0)
+
+
+def first_language(ask: Ask) -> str:
+    """The language of the head alone: what is said again on every turn must not change as a conversation goes on."""
+    return _messages.language(ask.head, ())
+
+
+def long_results(ask: Ask, size: int) -> list[tuple[int, Message]]:
+    """Results before the tail that may have more than `size` bytes of text, by index; of a long body little is read."""
+    messages = _conversation(ask)
+    found = messages.longer(size) if isinstance(messages, Messages) else enumerate(messages)
+    some = [(at, one) for at, one in found if at < ask.tail_start and _messages.role_of(one) == "tool"]
+    return sorted(((at, _messages.neutral(one)) for at, one in some), key=lambda pair: pair[0])
 
 
 def schema(ask: Ask, tool: str) -> Mapping[str, object] | None:

@@ -26,6 +26,9 @@ LINKS, LINKED = 32_768, 256
 RETRY_MS, LATEST_MS = 120_000, 600_000
 """How long a client that starts again meets its ended run, and how long a derived run is found by its head alone."""
 
+RENEW_MS = 3_600_000
+"""How often a derived run is noted as the latest of its own head: the store writes that once an hour."""
+
 FAILED = ("failed", "abandoned")
 
 K = TypeVar("K")
@@ -60,6 +63,10 @@ class Thread:
     steps: int = 0
     count: int = 0
     conversation: str = ""
+    user: str = ""
+    head: str = ""  # under which a derived run began
+    heads: set[str] = field(default_factory=set)  # under which it was asked
+    noted: int = -RENEW_MS  # when it was noted as the latest of `head`
     state: str = ""
     answer: str = ""
     answered: int = 0
@@ -77,7 +84,7 @@ class Thread:
 
     def under(self, session: Session, name: str) -> Thread:
         """The same conversation under other names: all but what belongs to the attempts made under these."""
-        lists = {what: copy(getattr(self, what)) for what in ("ring", "episodes", "ledger")}
+        lists = {what: copy(getattr(self, what)) for what in ("ring", "episodes", "ledger", "heads")}
         return replace(self, session=session, name=name, names=(), **lists)
 
     @property
@@ -125,9 +132,20 @@ class Lineage:
                 given.remove(thread)
             given.append(thread)
 
+    def grows(self, opening: Opening, now_ms: int) -> bool:
+        """Whether a start says more than the last one of its head, which was answered and not taken up."""
+        who, fact = opening.identity, opening.fact
+        starts = (who.fresh or who.spoken) and not (who.session and who.thread)
+        t = self._heads.get(self._head(opening)) if starts else None
+        if t is None or not t.delivered or t.state != "answered" or now_ms - t.at > LATEST_MS:
+            return False
+        grown = fact.count > max(2, t.count) and fact.user not in ("", t.user)
+        return grown and all(r.index < t.count for r in fact.rounds)
+
     def had(self, thread: Thread, opening: Opening) -> bool:
         """Whether the thread was asked under this head before: a compacted conversation has a new one."""
-        return self._heads.get(self._head(opening)) is thread
+        head = self._head(opening)
+        return self._heads.get(head) is thread if opening.identity.session else head in thread.heads
 
     def _head(self, opening: Opening) -> str:
         return f"{opening.org} {opening.identity.session} {opening.identity.head}"
@@ -168,14 +186,19 @@ class Lineage:
         ended = bool(thread.closed_by) and bool(opening.identity.session)
         return thread if (thread.came_to_nothing or ended) and now_ms - thread.at <= RETRY_MS else None
 
-    def moved_on(self, opening: Opening, thread: Thread) -> None:
+    def moved_on(self, opening: Opening, thread: Thread, now_ms: int) -> None:
         """The thread has moved on: it is found by its next round, and equal runs beside it find their own."""
         for link in opening.identity.links:
             given = self._links.get(link)
             if given and thread in given:
                 given.remove(thread)
         _keep(self._asked, opening.fact.conversation, thread, LINKS)
-        _keep(self._heads, self._head(opening), thread, THREADS)
+        head = self._head(opening)
+        renew = now_ms - thread.noted >= RENEW_MS
+        thread.head, thread.noted = thread.head or head, now_ms if renew else thread.noted
+        thread.heads.add(head)
+        if renew or opening.identity.session or head != thread.head:
+            _keep(self._heads, head, thread, THREADS)
 
     def _session(self, org: str, name: str, now_ms: int) -> Session:
         known = self._sessions.get((org, name)) or Session(name, now_ms)

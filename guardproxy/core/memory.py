@@ -6,6 +6,7 @@ rules are those of `store/begin.lua`; a test plays the same conversations throug
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from guardproxy.core.lineage import FAILED, LATEST_MS, Lineage, Session, Thread
@@ -15,6 +16,9 @@ from guardproxy.core.view import Closing, Opening, Spent, View
 REARMS = 3
 """How often new words of the user open a closed thread again."""
 
+
+ONCE = ("turns", "tool_calls")
+"""What another attempt of a turn does not hold again."""
 
 At = tuple[str, str]
 """Where a budget line counts: its scope (a request span with its number) and its dimension."""
@@ -54,6 +58,7 @@ class LocalMemory:
 
     def begin(self, opening: Opening, now_ms: int) -> View:
         """Admit a turn or say what did not fit. Same answers as the script, as far as one process can know."""
+        grows = self._lineage.grows(opening, now_ms)
         thread = self._lineage.resolve(opening, now_ms)
         kind = _kind(thread, opening, now_ms)
         if thread.closed_by and not kind.rearm:
@@ -64,13 +69,14 @@ class LocalMemory:
         lines = tuple((_at(line, kind.span), _hold(line, retry=kind.retry)) for line in opening.lines)
         short, spent = _fit(thread.session, opening.lines, lines, now_ms, kind)
         about = {"retry": kind.retry, "new_session": kind.first, "spent": spent, "main": kind.main}
-        about |= {"missing": kind.forgot and self._lineage.had(thread, opening), "status": thread.status}
+        forgot = self._lineage.had(thread, opening) if kind.forgot else not thread.turn and grows
+        about |= {"missing": forgot, "status": thread.status}
         if short:
             turn = thread.turn if kind.retry else thread.session.turn + 1
             about |= {"turn": turn, "span": kind.span, "span_started_ms": kind.span_started}
             return self._view(thread, now_ms, admitted=False, short=short, **about)
         if not kind.retry:
-            self._lineage.moved_on(opening, thread)
+            self._lineage.moved_on(opening, thread, now_ms)
             _append(thread, opening, kind)
         thread.at, thread.state = now_ms, "open"
         thread.status = thread.status if kind.same else "active"
@@ -84,6 +90,31 @@ class LocalMemory:
             thread.session.counts.clear()
             _forget(thread.session)
         return view
+
+    def extend(self, token: str, lines: Sequence[Line], now_ms: int) -> bool:
+        """Hold for one more attempt under a token: all lines or none, but not the turn and its calls again."""
+        hold = self._holds.get(token)
+        if hold is None:
+            return False
+        session = hold.thread.session
+        more = dict.fromkeys((at for at, _ in hold.lines), 0)
+        places = {(at[0].partition(" ")[0], at[1]): at for at in more}
+        for line in lines:
+            at = places.get((line.scope, line.dimension))
+            if at is None:
+                continue
+            amount = 0 if line.clock or line.dimension in ONCE else line.hold
+            standing = session.used.get(at, 0) + session.held.get(at, 0)
+            if line.clock:
+                standing = now_ms - (session.span_started if line.scope == "span" else session.started)
+            if 0 <= line.limit < standing + amount:
+                return False
+            more[at] = amount
+        for at, amount in more.items():
+            session.held[at] = session.held.get(at, 0) + amount
+        held = tuple([(at, amount + more[at]) for at, amount in hold.lines])
+        self._holds[token] = replace(hold, lines=held)
+        return True
 
     def settle(self, closing: Closing, now_ms: int) -> None:
         """Release the hold and keep what the answer was. Without a hold: nothing."""
@@ -158,7 +189,7 @@ def _kind(thread: Thread, opening: Opening, now_ms: int) -> _Kind:
 
 def _forgot(thread: Thread, opening: Opening) -> bool:
     """Whether the answer last given is not in the history, which has grown and has no other round either."""
-    if thread.taken or not thread.delivered or thread.state != "answered" or opening.fact.count <= thread.count:
+    if not thread.delivered or thread.state != "answered" or opening.fact.count <= thread.count:
         return False
     return all(r.index < thread.count and r.digest != thread.delivered for r in opening.fact.rounds)
 
@@ -222,6 +253,7 @@ def _append(thread: Thread, opening: Opening, kind: _Kind) -> None:
     thread.turn, thread.conversation, thread.count = session.turn, fact.conversation, fact.count
     if fact.user:
         session.users.add(fact.user)
+        thread.user = fact.user
 
 
 def _conclude(thread: Thread, closing: Closing, now_ms: int) -> None:

@@ -101,7 +101,7 @@ class Proxy:
         self.sealer = Sealer(ledger_key)
         self.verifier = verifier
         self.webhook = webhook
-        self.wants = preparing.wants(policy, verifies=verifier is not None)
+        self.wants = preparing.wants(policy, verifies=verifier_mode if verifier is not None else "")
         self.verifier_mode = verifier_mode
         self.turns: set[Turn] = set()
         self.in_flight = 0

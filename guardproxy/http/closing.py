@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from guardproxy.core import session
 from guardproxy.core.episode import pack_episode
 from guardproxy.core.fact import pack
-from guardproxy.core.model import Rung
+from guardproxy.core.model import Message, Rung
 from guardproxy.core.tool_rules import first
 from guardproxy.core.view import Closing, View
 from guardproxy.telemetry.record import record_of
@@ -27,6 +27,8 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         delivered = session.round_digest(proxy.printer, done.calls, done.text)
         links = session.links(proxy.printer, opening.org, opening.identity.head, done.calls, done.text)
         proxy.remember(opening.identity, links)
+    elif done.waits_for:  # the notice in its place is how the run is found when a person has decided
+        links = session.links(proxy.printer, opening.org, opening.identity.head, (), done.text)
     if done.outcome == "answered" and done.dropped:  # an agent that has them from elsewhere goes on in its run
         links += session.links(proxy.printer, opening.org, opening.identity.head, done.dropped, done.text)
     decision, episode = turn.decision, turn.decision.episode
@@ -51,9 +53,7 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         if done.too_long
         else (),
         episodes=(pack_episode(episode),) if episode else (),
-        ledger=proxy.ledger.seal(turn.message, turn.new_advice, turn.put_back, turn.kept)
-        if turn.new_advice or turn.kept
-        else {},
+        ledger=ledger_of(turn, view),
         close=decision.rule if decision.action == "cut" and decision.rung is Rung.CUT else "",
         status=status_after(turn),
         waits_for=done.waits_for,
@@ -64,6 +64,18 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         offset_ms=turn.offset_ms,
         count=turn.ask.count,
     )
+
+
+def ledger_of(turn: Turn, view: View) -> dict[str, bytes]:
+    """What is kept beside the conversation: texts that were added, and what stands in front of this answer."""
+    proxy, done = turn.proxy, turn.outcome
+    kept = turn.kept
+    if view.ledger and not kept and done.outcome == "answered":
+        kept = [*proxy.ledger.other(turn.message, turn.ask.count, view.ledger)]
+    if not (turn.new_advice or kept):
+        return {}
+    answer = Message("assistant", done.text, done.calls)
+    return proxy.ledger.seal(turn.message, turn.new_advice, turn.put_back, kept, answer=answer, known=view.ledger)
 
 
 def status_after(turn: Turn) -> str:

@@ -15,10 +15,33 @@ from guardproxy.core.proposals import Objection
 from guardproxy.core.refusal import worst
 from guardproxy.http import preparing
 
-__all__ = ["finalize", "note", "refused", "summary", "texts", "worst"]
+__all__ = ["closed", "finalize", "judged", "note", "refused", "summary", "texts", "worst"]
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
+
+
+def judged(turn: Turn, calls: Sequence[Call], *, repairs: int, refusals: int) -> tuple[Objection, ...]:
+    """What is objected to in these calls. A check that raises is never the cause of a failed request."""
+    if turn.inspection is None or not calls:
+        return ()
+    try:
+        found = turn.inspection.judge(calls, repairs=repairs, refusals=refusals)
+    except Exception as error:  # noqa: BLE001  # said in the docstring
+        wrong = f"proposals: {type(error).__name__}: {error}"
+        turn.decision = replace(turn.decision, errors=(*turn.decision.errors, wrong))
+        return ()
+    if turn.inspection.errors:
+        turn.decision = replace(turn.decision, errors=(*turn.decision.errors, *turn.inspection.errors))
+        turn.inspection.errors.clear()
+    note(turn, found, calls)
+    return found
+
+
+def closed(turn: Turn) -> None:
+    """The answer ends in our words: a turn that only refused was made to answer."""
+    if turn.decision.action == "refuse":
+        turn.decision = replace(turn.decision, action="finalize", rung=Rung.FINALIZE)
 
 
 def note(turn: Turn, found: Sequence[Objection], calls: Sequence[Call]) -> None:

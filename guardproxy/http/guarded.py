@@ -13,17 +13,14 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from guardproxy.api.chat import GAP, Gate
-from guardproxy.core.edit import DropCalls, Edit, ForbidTools, PutBack
-from guardproxy.core.model import Call
+from guardproxy.core.edit import DropCalls, PutBack
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import UpstreamError
-from guardproxy.http import approving, checking, deciding, relay
-from guardproxy.http.exchange import Answer
-from guardproxy.http.look import Look, left, not_json, take_over
+from guardproxy.http import approving, attempt, checking, deciding, relay
+from guardproxy.http.look import Look, left, take_over
 from guardproxy.http.outlet import Outlet
 
 if TYPE_CHECKING:
-    from guardproxy.api.chat import Joint
     from guardproxy.http.turn import Turn
 
 
@@ -39,32 +36,42 @@ class Guarded:
         self.turn = turn
         self.rounds: list[bytes] = []
         """Messages that stand behind the client's from now on: what was refused, with what it was told."""
-        self._joint: Joint | None = None
         self._reasks = self._repairs = self.retries = 0
-        self._drop: DropCalls | None = None
-        self._passing = b""  # of a whole answer: what nobody wants to judge
+        self.drop: DropCalls | None = None
+        self.passing = b""  # of a whole answer: what nobody wants to judge
+        self._said = ""  # of the rounds, what the client was given
         self.outlet = Outlet(turn)
 
     @property
-    def reason(self) -> str:
-        """Why the present attempt is made: first, reask, repair, verify, finalize."""
-        return self.turn.outcome.reason
-
-    @reason.setter
-    def reason(self, why: str) -> None:
-        """Set before the attempt."""
-        self.turn.outcome.reason = why
+    def first(self) -> bool:
+        """Whether nothing was sent back yet."""
+        return not self.turn.outcome.earlier
 
     async def serve(self) -> web.StreamResponse:
-        """Ask until there is an answer to hand on."""
+        """Ask until there is an answer to hand on. A client that leaves pays for what was produced."""
+        turn = self.turn
+        try:
+            return await self._serve()
+        except (ConnectionResetError, asyncio.CancelledError) as gone:
+            if turn.look is not None:
+                left(turn, turn.look)
+            if turn.response is None or isinstance(gone, asyncio.CancelledError):
+                raise
+            return turn.response
+
+    async def _serve(self) -> web.StreamResponse:
         while True:
-            answer = await self._ask()
+            answer = await attempt.ask(self)
             if answer is None:
                 return await self.close(deciding.summary(self.turn))
             try:
-                if answer.status >= 400 and self.reason == "first":
+                if answer.status >= 400 and self.first:
                     return await relay.whole_answer(self.turn, answer)
-                look = await self._listen(answer)
+                look = await attempt.listen(self, answer)
+            except UpstreamError as error:
+                if self.first:
+                    raise
+                return await attempt.give_up(self, error.code)
             finally:
                 answer.end()
             if isinstance(look, web.StreamResponse):
@@ -73,108 +80,31 @@ class Guarded:
             if found is not None:
                 return found
 
-    async def _ask(self) -> Answer | None:
-        """One attempt; None where a further one fails: what was refused is not handed on for that."""
-        try:
-            answer = await relay.post(self.turn, self._edits(), judged=True)
-        except UpstreamError as error:
-            if self.reason == "first":
-                raise
-            self.turn.outcome.error_type = error.code
-            return None
-        streamed = self.turn.response is not None
-        if self.reason != "first" and (answer.status >= 400 or streamed is not relay.is_stream(answer)):
-            answer.end()
-            self.turn.outcome.error_type = str(answer.status)
-            return None
-        return answer
-
-    def _edits(self) -> tuple[Edit, ...]:
-        turn = self.turn
-        if not self.rounds:
-            return turn.edits
-        last: tuple[Edit, ...] = (ForbidTools(), self._drop) if self._drop is not None else ()
-        return (*turn.edits, PutBack(turn.ask.count, before=tuple(self.rounds)), *last)
-
-    def _gate(self) -> Gate | None:
+    def gate(self) -> Gate | None:
         """What has to wait. A client that asked for several choices gets them as they are."""
         turn = self.turn
-        text = turn.proxy.policy.final.hold and turn.checks
-        calls = turn.inspection is not None and self._drop is None
+        text = turn.proxy.wants.holds and turn.checks
+        calls = turn.inspection is not None and self.drop is None
         if turn.ask.choices > 1 or not (text or calls):
             return None
-        return Gate(turn.inspection.concerns if calls and turn.inspection else _nothing, text=text, calls=True)
-
-    # ------------------------------------------------------------------------------------------ what the model says
-
-    async def _listen(self, answer: Answer) -> Look | web.StreamResponse:
-        """The whole of an answer, what may flow handed on; a response where there is nothing left to judge."""
-        turn = self.turn
-        if not relay.is_stream(answer):
-            return await self._read(answer)
-        response = turn.response or await relay.begin_stream(turn, answer)
-        look = turn.look = Look(turn, answer, gate=self._gate(), joint=self._joint, drop=self._drop)
-        broke: Exception | None = None
-        try:
-            await self._relay(answer, look)
-        except (ConnectionResetError, asyncio.CancelledError) as gone:
-            left(turn, look)
-            if isinstance(gone, asyncio.CancelledError):
-                raise
-            return response
-        except Exception as error:  # noqa: BLE001  # whatever broke the provider's stream, the client is told
-            broke = error
-        if not look.seen and (broke is not None or not look.blind):
-            if self.reason == "first":
-                return await relay.broken(turn, look, response, broke)
-            turn.outcome.error_type = "upstream_broken"
-            return await self.close(deciding.summary(turn))
-        await self.outlet.write(look.finish())
-        return look
-
-    async def _relay(self, answer: Answer, look: Look) -> None:
-        done = self.turn.outcome
-        async for chunk in answer.pieces():
-            done.first_chunk()
-            out = look.feed(chunk)
-            if out:
-                await self.outlet.write(out)
-            elif look.watcher.holding:
-                await self.outlet.alive()
-            if look.watcher.ended:
-                return
-
-    async def _read(self, answer: Answer) -> Look | web.StreamResponse:
-        turn, done = self.turn, self.turn.outcome
-        done.whole = True
-        data = await answer.read()
-        done.first_chunk()
-        look = turn.look = Look(turn, answer, gate=self._gate(), joint=self._joint, drop=self._drop)
-        self._passing = look.feed(data) + look.finish()
-        if not look.readable_json(data):
-            if self.reason == "first":
-                raise not_json(turn, answer, data)
-            return await self.close(deciding.summary(turn))
-        self.outlet.headers = relay.headers_of(turn, answer)
-        return look
+        wants = _nothing if not calls or turn.inspection is None else turn.inspection.concerns
+        return Gate(_every if calls and turn.proxy.wants.people else wants, text=text, calls=True)
 
     # -------------------------------------------------------------------------------------------- what we say to it
 
     async def _judge(self, look: Look) -> web.StreamResponse | None:
         """The response, or None where the model is to be asked again."""
         turn = self.turn
-        if look.encoded or self._gate() is None:
+        if look.encoded or self.gate() is None:
             take_over(turn, look, dropped=look.drop is not None)
             await checking.report(self, look)
             self._remember(look, ())
-            return await self.outlet.finish(self._passing)
+            return await self.outlet.finish(self.passing)
         seen = look.watcher.seen()
-        judge = turn.inspection.judge if turn.inspection is not None else _no_objection
-        found = judge(seen.calls, repairs=self._repairs, refusals=self._reasks)
-        deciding.note(turn, found, seen.calls)
+        found = deciding.judged(turn, seen.calls, repairs=self._repairs, refusals=self._reasks)
         acted = [one for one in found if one.mode == "enforce"]
         out = {one.position for one in acted if one.action != "pause"}
-        keep = frozenset(range(seen.call_count)) - out
+        keep = frozenset(range(len(seen.calls))) - out
         if out and not keep:
             return await self.refuse(look, [one for one in acted if one.action != "pause"])
         if any(one.action == "pause" for one in acted):
@@ -194,36 +124,39 @@ class Guarded:
         else:
             self._reasks += 1
         texts = deciding.texts(len(look.watcher.raw_calls()), objections)
-        last = self._drop is None and over == "finalize"
+        last = self.drop is None and over == "finalize"
         if last:
-            text, self._drop = deciding.finalize(turn)
+            text, self.drop = deciding.finalize(turn)
             texts[-1] = f"{texts[-1]}\n\n{text}"
-        self._passed(look)
+        self.passed(look)
         self.add(look, turn.surface.results(look.watcher.raw_calls(), texts))
         if over == "cut" or not await self.extend():
             return await self.close(deciding.summary(turn))
-        self.reason = "finalize" if last else "repair" if worst.action == "repair" else "reask"
+        turn.outcome.reason = "finalize" if last else "repair" if worst.action == "repair" else "reask"
         return None
 
     def add(self, look: Look, after: Sequence[bytes]) -> None:
         """The answer that the client does not get stands in the conversation from now on, with what it is told."""
-        self.rounds += [look.watcher.raw_message(), *after]
-        self._joint = look.watcher.joint()
+        self.rounds += [self.turn.surface.sound(look.watcher.raw_message()), *after]
+        self._said = look.watcher.joint().text
 
-    def _passed(self, look: Look) -> None:
-        """An attempt is over that is not the last."""
-        self.turn.outcome.pass_over(look.watcher.seen())
+    def passed(self, look: Look | None, error_type: str = "") -> None:
+        """An attempt is over that is not the last. What of it flowed stays with the client."""
+        turn = self.turn
+        turn.outcome.pass_over(look.watcher.seen() if look else None, error_type)
+        turn.look = None
+        if look is not None:
+            turn.joint = look.watcher.joint()
 
     def leave(self, look: Look) -> None:
-        """The answer is not handed on, and nobody is asked again: what flowed of it stays, our words go behind it."""
-        self._passed(look)
-        self._joint = look.watcher.joint()
+        """The answer is not handed on, and nobody is asked again: our words go behind what flowed of it."""
+        self.passed(look)
 
     async def again(self, look: Look, after: Sequence[bytes], reason: str) -> bool:
         """Send an answer back with `after` behind it; False where there is no room for one more attempt."""
-        self._passed(look)
+        self.passed(look)
         self.add(look, after)
-        self.reason = reason
+        self.turn.outcome.reason = reason
         return await self.extend()
 
     async def extend(self) -> bool:
@@ -241,12 +174,13 @@ class Guarded:
         take_over(turn, look, dropped=False)
         keep: frozenset[int] | None = None
         if out:
-            keep = frozenset(range(seen.call_count)) - out
             deciding.refused(turn, deciding.worst(objections))
+        if out or (turn.proxy.wants.guards and seen.call_count > len(seen.calls)):
+            keep = frozenset(range(len(seen.calls))) - out  # of more than can be judged, the rest is left out
             turn.outcome.calls = tuple(call for at, call in enumerate(seen.calls) if at in keep)
             turn.outcome.call_count = len(keep)
         self._remember(look, objections)
-        return await self.outlet.finish(watcher.release(keep) if watcher.holding else self._passing)
+        return await self.outlet.finish(watcher.release(keep) if watcher.holding else self.passing)
 
     def _remember(self, look: Look, objections: Sequence[Objection]) -> None:
         """What has to stand in later requests at the place of this answer."""
@@ -255,9 +189,9 @@ class Guarded:
         if objections:
             raw = look.watcher.raw_calls()
             texts = {one.position: one.text for one in objections}
-            calls = [(at, raw[at]) for at in sorted(texts)]
+            calls = [(at, turn.surface.sound(raw[at])) for at in sorted(texts)]
             after = turn.surface.results([raw[at] for at in sorted(texts)], [texts[at] for at in sorted(texts)])
-        said = self._joint.text if self._joint is not None else ""
+        said = self._said
         turn.outcome.text = GAP.join(part for part in (said, turn.outcome.text) if part)
         if self.rounds or calls:
             kept = PutBack(turn.ask.count, tuple(self.rounds), tuple(calls), tuple(after), said)
@@ -273,15 +207,13 @@ class Guarded:
         _, body = turn.surface.replay_message(turn.ask, message, reply_id=turn.reply_id, created=created, joint=joint)
         return await self.outlet.finish(body)
 
-    async def close(self, text: str, *, own: bool = True) -> web.StreamResponse:
+    async def close(self, text: str) -> web.StreamResponse:
         """End the answer in our words: the model is not asked any more."""
         turn = self.turn
-        joint = self._joint
-        said = joint.text if joint is not None else ""
-        if own:
-            turn.outcome.own(GAP.join(part for part in (said, text) if part))
+        joint = turn.joint
+        turn.outcome.own(GAP.join(part for part in (joint.text if joint else "", text) if part))
         if self.rounds:
-            turn.kept.append(PutBack(turn.ask.count, before=tuple(self.rounds), said=said))
+            turn.kept.append(PutBack(turn.ask.count, before=tuple(self.rounds), said=self._said))
         created = turn.started_ns // 10**9
         body = turn.surface.closing(turn.ask, joint, text, reply_id=turn.reply_id, created=created)
         if turn.response is None:
@@ -293,5 +225,5 @@ def _nothing(_tool: str) -> bool:
     return False
 
 
-def _no_objection(_calls: Sequence[Call], *, repairs: int, refusals: int) -> tuple[Objection, ...]:
-    return ()
+def _every(_tool: str) -> bool:
+    return True

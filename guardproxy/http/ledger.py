@@ -3,13 +3,18 @@
 An entry is found again by its anchor: the place of the message it was appended to, with a digest of that message and
 of the one before it, without ids. Local on purpose: an anchor over the whole prefix would cost a walk over the history.
 A message can carry several texts (the same request again after an empty answer): the anchor ends in their number.
+
+What is put back belongs to one answer, and a request can have several (its answer was lost, and it was sent again): the
+anchor of rounds also says which answer it was, and the one that the client has kept brings its own.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -24,8 +29,20 @@ NONCE = 12
 ROUNDS = "r"
 """Begins the anchor of rounds and calls that are put back; that of a text begins with a number."""
 
+CALLS, WORDS = 16, 500
+"""Calls, and characters of text, by which an answer is known."""
+
 At = Callable[[int], Message | None]
 """The message at an index of the request, if there is one: a surface reads it from the parsed body."""
+
+
+class Rounds(NamedTuple):
+    """An anchor of rounds: the place, the answer by its calls, the answer exactly, and which of several it is."""
+
+    place: str
+    calls: str
+    exact: str
+    number: int
 
 
 class Ledger:
@@ -36,9 +53,19 @@ class Ledger:
         self._printer = printer
 
     def seal(
-        self, at: At, edits: Sequence[Edit], put_back: Sequence[Edit] = (), kept: Sequence[PutBack] = ()
+        self,
+        at: At,
+        edits: Sequence[Edit],
+        put_back: Sequence[Edit] = (),
+        kept: Sequence[PutBack] = (),
+        *,
+        answer: Message | None = None,
+        known: Iterable[str] = (),
     ) -> dict[str, bytes]:
-        """Entries by anchor: for the texts that `edits` append behind those put back, and for what `kept` puts back."""
+        """Entries by anchor: for the texts that `edits` append behind those put back, and for what `kept` puts back.
+
+        `answer`: what the client is given, where it is not in its history yet. `known`: anchors that there are.
+        """
         entries = {}
         places = [edit.index for edit in put_back if isinstance(edit, AppendText)]
         for edit in edits:
@@ -46,10 +73,22 @@ class Ledger:
                 anchor = f"{self._anchor(at, edit.index)}:{places.count(edit.index)}"
                 places.append(edit.index)
                 entries[anchor] = self._seal(anchor, edit.text.encode())
-        for back in kept:
-            anchor = f"{ROUNDS}{self._before(at, back.index)}:0"
+        taken = [one for anchor in known if (one := _rounds_at(anchor))] if kept else []
+        for at_most, put in enumerate(kept):
+            back = with_rounds(put, kept[:at_most])
+            place = self._before(at, back.index)
+            calls, exact = self._answer(at(back.index) or answer or Message("assistant"))
+            number = 1 + max((one.number for one in taken if one.place == place), default=-1)
+            taken.append(Rounds(place, calls, exact, number))
+            anchor = f"{ROUNDS}{place}:{calls}.{exact}:{number}"
             entries[anchor] = self._seal(anchor, _packed(back))
         return entries
+
+    def other(self, at: At, index: int, known: Iterable[str]) -> tuple[PutBack, ...]:
+        """What is to be kept of an answer that needs nothing put back, where another one to the same request did."""
+        taken = [one for anchor in known if (one := _rounds_at(anchor))]
+        place = self._before(at, index) if taken else ""
+        return (PutBack(index),) if any(one.place == place for one in taken) else ()
 
     def put_back(self, at: At, entries: Mapping[str, bytes]) -> tuple[tuple[AppendText | PutBack, ...], bool]:
         """What stands in this conversation again, as the edits it was, in order; whether texts have lost their place.
@@ -57,29 +96,52 @@ class Ledger:
         What was put back at a message goes with it: a compaction that takes it away takes calls and results together.
         """
         texts: list[tuple[int, int, str]] = []
-        rounds: list[PutBack] = []
+        rounds: dict[str, list[tuple[Rounds, str]]] = {}
         lost = 0
         for anchor, sealed in entries.items():
-            place, _, number = anchor.rpartition(":")
-            if place.startswith(ROUNDS):
-                rounds += self._rounds(at, anchor, place[len(ROUNDS) :], sealed)
+            if anchor.startswith(ROUNDS):
+                if one := _rounds_at(anchor):
+                    rounds.setdefault(one.place, []).append((one, anchor))
                 continue
+            place, _, number = anchor.rpartition(":")
             index = int(place.partition(":")[0])
             if self._anchor(at, index) != place:
                 lost += 1
             elif text := self._open(anchor, sealed):
                 texts.append((index, int(number), text.decode()))
         found = tuple(AppendText(index, text) for index, _, text in sorted(texts))
-        return (*found, *sorted(rounds, key=lambda one: one.index)), lost > 0 and not found
+        backs = [back for place, some in rounds.items() for back in self._rounds(at, place, some, entries)]
+        return (*found, *sorted(backs, key=lambda one: one.index)), lost > 0 and not found
 
-    def _rounds(self, at: At, anchor: str, place: str, sealed: bytes) -> list[PutBack]:
+    def _rounds(
+        self, at: At, place: str, some: Sequence[tuple[Rounds, str]], entries: Mapping[str, bytes]
+    ) -> list[PutBack]:
+        """What belongs to the answer that stands at a place; nothing where that is none of those that were given.
+
+        One that a client has written anew is known by its place alone, if only one was given.
+        """
         index = int(place.partition(":")[0])
         here = at(index)
         if here is None or here.role != "assistant" or self._before(at, index) != place:
             return []
-        raw = self._open(anchor, sealed)
+        calls, exact = self._answer(here)
+        own = [pair for pair in some if pair[0].exact == exact] or [pair for pair in some if pair[0].calls == calls]
+        if not own and len({pair[0].calls for pair in some}) > 1:
+            return []
+        _, anchor = max(own or some)
+        raw = self._open(anchor, entries[anchor])
         back = _unpacked(index, raw) if raw else None
-        return [] if back is None or (back.calls and not here.calls) else [back]
+        if back is None or back == PutBack(index) or (back.calls and not here.calls):
+            return []
+        return [back]
+
+    def _answer(self, message: Message) -> tuple[str, str]:
+        """Digests of an answer: of its calls as canonical actions, and of these with ids and words."""
+        made, printer = message.calls[:CALLS], self._printer
+        actions = [printer.call(call).hex() for call in made]
+        said = " ".join(message.text[:WORDS].split())
+        exact = hash16(printer.key, "answer", *actions, *(call.id for call in made), said)
+        return hash16(printer.key, "calls", *actions).hex()[:16], exact.hex()[:16]
 
     def _before(self, at: At, index: int) -> str:
         """The place of a message that may not be there yet: it is known by the one in front of it."""
@@ -103,6 +165,25 @@ class Ledger:
         near = [message for message in (before, here) if message is not None]
         parts = [part for m in near for part in (m.role, m.text, *(c.name + c.arguments for c in m.calls))]
         return f"{index}:{hash16(self._printer.key, 'anchor', *parts).hex()}"
+
+
+def _rounds_at(anchor: str) -> Rounds | None:
+    """An anchor of rounds, read; None for any other."""
+    place, _, number = anchor.removeprefix(ROUNDS).rpartition(":")
+    place, _, answer = place.rpartition(":")
+    calls, dot, exact = answer.partition(".")
+    return Rounds(place, calls, exact, int(number)) if anchor.startswith(ROUNDS) and dot else None
+
+
+def with_rounds(back: PutBack, others: Sequence[Edit]) -> PutBack:
+    """What is put back at a place in all, where `others` put back something there already."""
+    for one in others:
+        if isinstance(one, PutBack) and one.index == back.index:
+            calls, after = (*one.calls, *back.calls), (*one.after, *back.after)
+            back = replace(
+                back, before=(*one.before, *back.before), calls=calls, after=after, said=one.said or back.said
+            )
+    return back
 
 
 def _packed(back: PutBack) -> bytes:

@@ -44,7 +44,10 @@ class Look:
         plain = encoding in ("", "identity")
         self._encoding, self._most = encoding, turn.proxy.limits.max_expanded
         self._inflater = None if plain else Inflater(encoding, self._most)
-        good = answer.status < 400 and self._inflater is None
+        judged = gate is not None or joint is not None
+        self.decoded = judged and self._inflater is not None and not self._inflater.blind
+        """The client is given what the encoding held: what is judged cannot be handed on in it."""
+        good = answer.status < 400 and (self._inflater is None or self.decoded)
         edits = turn.edits if good else ()
         self.drop = drop or (next((edit for edit in edits if isinstance(edit, DropCalls)), None) if edits else None)
         strip = bool(edits) and any(isinstance(edit, SpliceUsage) for edit in edits)
@@ -62,8 +65,8 @@ class Look:
 
     @property
     def encoded(self) -> bool:
-        """Whether the answer came with an encoding."""
-        return self._inflater is not None
+        """Whether the client is given the answer in the provider's encoding."""
+        return self._inflater is not None and not self.decoded
 
     @property
     def blind(self) -> bool:
@@ -80,8 +83,8 @@ class Look:
         if self._inflater is None:
             out: bytes = self.watcher.feed(chunk)
             return out
-        self.watcher.feed(self._inflater.feed(chunk))
-        return chunk
+        out = self.watcher.feed(self._inflater.feed(chunk))
+        return out if self.decoded else chunk
 
     def plain(self, data: bytes) -> bytes:
         """A whole body without its encoding; what cannot be read is empty."""
@@ -90,14 +93,14 @@ class Look:
     def finish(self) -> bytes:
         """What is left for the client at the end."""
         rest: bytes = self.watcher.finish()
-        return b"" if self._inflater else rest
+        return b"" if self.encoded else rest
 
     def readable_json(self, data: bytes) -> bool:
         """Whether the answer is JSON, as far as we can look into it."""
-        if self._inflater is not None or self.watcher.complete:
+        if self.encoded or self.watcher.complete:
             return True
         try:
-            json.loads(data, strict=False)
+            json.loads(self.plain(data), strict=False)
         except (ValueError, RecursionError):
             return False
         return True

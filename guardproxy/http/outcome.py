@@ -55,6 +55,15 @@ class Earlier:
     started_ns: int
     first_chunk_ns: int
     ended_ns: int
+    error_type: str = ""  # of one that failed
+
+    def used(self, need: Need) -> Usage:
+        """What it used: the provider's figures, else estimated input and what was produced, marked so."""
+        if self.usage is not None:
+            return self.usage
+        if self.error_type and not self.produced_chars:
+            return NO_USAGE
+        return Usage(input=need.input_tokens, output=pricing.estimate_output(self.produced_chars), estimated=True)
 
 
 @dataclass(slots=True)
@@ -111,18 +120,19 @@ class Outcome:
         self.outcome, self.answer, self.status, self.text = "answered", "own", 200, text
         self.text_chars = 0  # nobody is charged for our words
 
-    def pass_over(self, seen: Seen) -> None:
-        """An attempt is over whose answer is not handed on: the next one begins with nothing."""
+    def pass_over(self, seen: Seen | None, error_type: str = "") -> None:
+        """An attempt is over whose answer is not handed on: the next one begins with nothing. None: none was seen."""
         one = Earlier(
             self.reason,
-            seen.usage,
-            seen.produced_chars,
-            seen.calls,
-            seen.finish_reason,
+            seen.usage if seen else None,
+            seen.produced_chars if seen else 0,
+            seen.calls if seen else (),
+            seen.finish_reason if seen else "",
             self.upstream_status,
             self.upstream_started_ns,
             self.first_chunk_ns,
             time.time_ns(),
+            error_type,
         )
         self.earlier += (one,)
         self.usage, self.produced_chars, self.first_chunk_ns = None, 0, 0
@@ -161,7 +171,7 @@ class Outcome:
         used = self.usage_or_estimate(need)
         if not self.earlier:
             return used
-        return pricing.together([*(one.usage or _estimated(one, need) for one in self.earlier), used])
+        return pricing.together([*(one.used(need) for one in self.earlier), used])
 
     def usage_or_estimate(self, need: Need) -> Usage:
         """What the last attempt used: the provider's figures, else estimated input and what was produced, marked so.
@@ -185,7 +195,3 @@ class Outcome:
         """Note the moment of the first byte of the answer's body."""
         if not self.first_chunk_ns:
             self.first_chunk_ns = time.time_ns()
-
-
-def _estimated(one: Earlier, need: Need) -> Usage:
-    return Usage(input=need.input_tokens, output=pricing.estimate_output(one.produced_chars), estimated=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -44,7 +45,14 @@ class Outlet:
             known = {name for name, _ in ours}
             return whole(200, [*[pair for pair in self.headers if pair[0] not in known], *ours], rest)
         if turn.late_action:
-            await self.write(turn.surface.comment(turn.decision.action, turn.decision.rule))
-        await self.write(rest)
-        await turn.response.write_eof()
-        return turn.response
+            rest = turn.surface.comment(turn.decision.action, turn.decision.rule) + rest
+        return await last(turn.response, rest)
+
+
+async def last(response: web.StreamResponse, rest: bytes) -> web.StreamResponse:
+    """The end of a stream. A client that has left meanwhile misses it, and that is all."""
+    with suppress(ConnectionResetError):
+        if rest:
+            await response.write(rest)
+        await response.write_eof()
+    return response

@@ -18,6 +18,7 @@ from guardproxy.core.edit import DropCalls, Edit, SpliceUsage
 from guardproxy.errors import UpstreamError
 from guardproxy.http.exchange import Answer
 from guardproxy.http.look import Look, left, not_json, read, take_over
+from guardproxy.http.outlet import last
 from guardproxy.http.upstream import response_headers
 from guardproxy.http.whole import whole
 
@@ -45,6 +46,7 @@ async def post(turn: Turn, edits: Sequence[Edit], *, judged: bool = False) -> An
     edited_answer = edited_answer or any(isinstance(edit, DropCalls | SpliceUsage) for edit in edits)
     headers = proxy.upstream.request_headers(turn.request.headers, identity=edited_answer, plain=not untouched)
     done.sent, done.whole, done.upstream_started_ns = True, not turn.ask.stream, time.time_ns()
+    done.upstream_status = 0
     raw = turn.body.raw if untouched else body
     answer = await proxy.upstream.post(turn.path, raw, headers)
     done.upstream_status = done.status = answer.status
@@ -76,14 +78,17 @@ async def whole_answer(turn: Turn, answer: Answer) -> web.StreamResponse:
     return whole(answer.status, headers_of(turn, answer), shown if look.watcher.touched else data)
 
 
-def headers_of(turn: Turn, answer: Answer) -> list[tuple[str, str]]:
-    """The provider's headers and ours."""
-    return [*response_headers(answer.headers, answer.header("connection")), *turn.guard_headers()]
+def headers_of(turn: Turn, answer: Answer, *, decoded: bool = False) -> list[tuple[str, str]]:
+    """The provider's headers and ours. `decoded`: what comes is handed on without its encoding."""
+    theirs = response_headers(answer.headers, answer.header("connection"))
+    if decoded:
+        theirs = [pair for pair in theirs if pair[0].lower() != "content-encoding"]
+    return [*theirs, *turn.guard_headers()]
 
 
-async def begin_stream(turn: Turn, answer: Answer) -> web.StreamResponse:
+async def begin_stream(turn: Turn, answer: Answer, *, decoded: bool = False) -> web.StreamResponse:
     """The answer to the client, its head sent."""
-    response = web.StreamResponse(status=answer.status, headers=headers_of(turn, answer))
+    response = web.StreamResponse(status=answer.status, headers=headers_of(turn, answer, decoded=decoded))
     await response.prepare(turn.request)
     turn.response, turn.said_action = response, turn.decision.action
     turn.outcome.whole = False
@@ -121,10 +126,7 @@ async def _stream(turn: Turn, answer: Answer) -> web.StreamResponse:
     if not turn.settled:
         take_over(turn, look, dropped=look.drop is not None)
         turn.settle()
-    if rest:
-        await response.write(rest)
-    await response.write_eof()
-    return response
+    return await last(response, rest)
 
 
 async def broken(turn: Turn, look: Look, response: web.StreamResponse, error: Exception | None) -> web.StreamResponse:
@@ -139,10 +141,4 @@ async def broken(turn: Turn, look: Look, response: web.StreamResponse, error: Ex
         if turn.request.transport is not None:
             turn.request.transport.abort()
         return response
-    try:
-        await response.write(look.finish())
-        await response.write(b"data: " + turn.surface.error(wrapped, {}) + b"\n\n")
-        await response.write_eof()
-    except ConnectionResetError:
-        pass
-    return response
+    return await last(response, look.finish() + b"data: " + turn.surface.error(wrapped, {}) + b"\n\n")

@@ -9,7 +9,7 @@ from guardproxy.core import pricing, scoped_exemption, session
 from guardproxy.core.edit import AppendText
 from guardproxy.core.model import Kind, Rung, Step, Usage
 from guardproxy.core.view import View
-from guardproxy.http import closing
+from guardproxy.http import closing, heading
 from guardproxy.telemetry.report import Attempt, Objected, TurnReport
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def report_of(turn: Turn, view: View) -> TurnReport:
         attempts=_attempts(turn, last, ended_ns),
         usage=usage,
         cost_microusd=pricing.cost(turn.rates, usage),
-        edits=turn.edit_names() if turn.edits else (),
+        edits=heading.names(turn.edits) if turn.edits else (),
         advice=_advice(turn) if turn.new_advice else "",
         steps=_steps(facts) if facts else (),
         facts=facts,
@@ -86,7 +86,8 @@ def _attempts(turn: Turn, last: Usage, ended_ns: int) -> tuple[Attempt, ...]:
             ended_ns=one.ended_ns,
             first_chunk_ns=one.first_chunk_ns,
             status=one.status,
-            usage=one.usage or Usage(estimated=True),
+            error_type=one.error_type,
+            usage=one.used(turn.need),
             calls=tuple([(call.name, call.id, fingerprint(call)) for call in one.calls]),
             finish_reason=one.finish_reason,
             reason=one.reason,

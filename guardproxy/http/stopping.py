@@ -9,6 +9,7 @@ from aiohttp import web
 
 from guardproxy.core.model import Decision, Rung
 from guardproxy.http import deciding
+from guardproxy.http.outlet import last
 from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
@@ -23,20 +24,23 @@ async def end(turn: Turn) -> web.StreamResponse:
     before = turn.decision
     turn.decision = Decision("cut", Rung.CUT, RULE, 0, turn.stopped, findings=before.findings, spared=before.spared)
     look, done = turn.look, turn.outcome
-    joint = None
-    if look is not None:
-        done.pass_over(look.watcher.seen())
-        joint = look.watcher.joint() if turn.response is not None else None
+    joint = turn.joint
+    seen = look.watcher.seen() if look is not None else None
+    if look is not None and seen is not None and (seen.produced_chars or seen.usage is not None):
+        done.pass_over(seen)
+        joint = look.watcher.joint()
+    elif done.sent:  # charged as for a client that left: what nobody has seen may have been made
+        done.usage = done.usage_or_estimate(turn.need)
     text = deciding.summary(turn)
-    body = turn.surface.closing(turn.ask, joint, text, reply_id=turn.reply_id, created=time.time_ns() // 10**9)
+    body = turn.surface.closing(
+        turn.ask,
+        joint if turn.response is not None else None,
+        text,
+        reply_id=turn.reply_id,
+        created=time.time_ns() // 10**9,
+    )
     done.own(text)
     turn.settle()
     if turn.response is None:
         return whole(200, [("Content-Type", turn.content_type), *turn.guard_headers()], body)
-    try:
-        await turn.response.write(turn.surface.comment("cut", RULE))
-        await turn.response.write(body)
-        await turn.response.write_eof()
-    except ConnectionResetError:
-        pass
-    return turn.response
+    return await last(turn.response, turn.surface.comment("cut", RULE) + body)

@@ -33,6 +33,7 @@ from guardproxy.http.outcome import Outcome
 from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
+    from guardproxy.api.chat import Joint
     from guardproxy.core.proposals import Inspection
     from guardproxy.http.app import Proxy
     from guardproxy.http.look import Look
@@ -66,6 +67,8 @@ class Turn:
         self.response: web.StreamResponse | None = None
         """The answer, once its head is sent."""
         self.look: Look | None = None
+        """What the attempt under way has brought; of those before it, `joint` is what the client was given."""
+        self.joint: Joint | None = None
         self.said_action = ""
         self.stopped = ""
         self.task = asyncio.current_task()
@@ -112,7 +115,7 @@ class Turn:
         self.decision = policies.decide(self.view, proxy.policy, lost=lost, exempt=exempt)
         if self.decision.exempted:
             proxy.books.exemptions.hit(self.opening.org, self.decision.exempted)
-        cleaned = preparing.clean(self) if proxy.wants.cleans and self.seen.admitted else ()
+        cleaned = preparing.clean(self) if proxy.wants.cleans and self.seen.admitted and not self.seen.panic else ()
         self.edits = self._edits(cleaned)
         if proxy.policy.checkpoints.enabled and checkpointing.wanted(self):
             proxy.spawn(checkpointing.keep(self))
@@ -217,7 +220,7 @@ class Turn:
     @property
     def checks(self) -> bool:
         """Whether final answers are checked."""
-        return self.proxy.wants.finals and self.decision.rung < Rung.FINALIZE
+        return self.proxy.wants.finals and self.decision.rung < Rung.FINALIZE and self.seen.main and not self.seen.panic
 
     @property
     def reply_id(self) -> str:
@@ -279,10 +282,6 @@ class Turn:
     def guard_headers(self) -> list[tuple[str, str]]:
         """The `x-guardproxy-*` headers of the answer (DESIGN section 5)."""
         return heading.headers(self)
-
-    def edit_names(self) -> tuple[str, ...]:
-        """What was changed in the request or its answer, each name once."""
-        return heading.names(self.edits)
 
     def settle(self) -> None:
         """Trip 2 and the report, once; nobody waits for them but `Proxy.close`.

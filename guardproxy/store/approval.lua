@@ -6,11 +6,11 @@
 --          is sent again because its answer was lost: then it is answered as before
 -- ARGV[2]  for open and decide: the bytes to keep, "" = none
 --
--- approval:<id>  a hash, its fields as in FIELDS of approvals.py, and `once` of the decision; kept KEPT_TTL after its end
+-- approval:<id>  a hash, its fields as in approvals.py, and `once` of the decision; kept for KEPT_TTL after its time
 -- approvals      ids by when they are forgotten; approvals:pending  ids by when they expire
 --
--- Each answers { what, one or more approvals as flat lists }. An approval that is past its time is shown as expired; it is
--- written so by `due`, or by whoever decides that.
+-- Each answers { what, one or more approvals as flat lists }. An approval that is past its time is shown as expired; it
+-- is written so by `due`, or by whoever decides that.
 local act, once, id, fields, offset = unpacked(ARGV[1])
 local ALL, OPEN, MOST = P .. 'approvals', P .. 'approvals:pending', 256
 local clock = call('TIME')
@@ -62,7 +62,8 @@ if act == 'open' then
     end
     call('ZREMRANGEBYSCORE', ALL, '-inf', now)
     note_change(fields.session, now, 'approval', 'asked ' .. id, fields.tool)
-    -- From now on, not only from settle on: whoever holds the request may die before.
+    -- The thread waits from now on: who asks again while the request is held, or after its worker died, meets the
+    -- approval, and no second one is asked for.
     local run = fields.session .. SEP .. fields.thread
     local t = read_thread(call('GET', P .. 't:' .. run))
     if t then

@@ -2,8 +2,8 @@
 --
 -- Follows state.lua and resolve.lua in the same script and uses their locals: run (nil: a new thread), number, restart.
 -- The answer: see `answer_now` (what is rare in it is one list, `more`: the lines that are short, counters, limits that
--- people raised, who paused it and why, the approval waited for and its state), then the ring, how many facts are in it, how many of them are to be left out, and,
--- where there are any, episodes and ledger (flat pairs).
+-- people raised, who paused it and why, the approval waited for and its state), then the ring, how many facts are in it,
+-- how many of them are to be left out, and, where there are any, episodes and ledger (flat pairs).
 local RING, SLACK, ASKED, REARMS = 64, 32, 16, 3
 
 local sid, name = session, nil
@@ -16,7 +16,8 @@ local read = run and call('MGET', mark, P .. 't:' .. run, P .. 'r:' .. run) or c
 local s = read_session(read[1])
 local new_session, unresolved = not s, not run
 s = s or { born = now, at = now, seen = now, idle = 0, turn = 0, span = 0, span_at = now, threads = 0, answers = 0,
-  tooled = false, closed = '', main = '', latest = '', traceparent = traceparent, notes = '', layout = '', counters = '' }
+  tooled = false, closed = '', main = '', latest = '', traceparent = traceparent, notes = '', layout = '',
+  counters = '' }
 if unresolved then
   name = sub(head, 1, 12) .. '-' .. (s.threads + 1)
   run = sid .. SEP .. name
@@ -30,9 +31,15 @@ local new_thread = not t
 -- go on, so that a loop is not left by changing its name.
 local heir_of = new_session and session ~= '' and not fresh and search(true)
 if heir_of then
-  local left = call('MGET', P .. 't:' .. heir_of, P .. 'r:' .. heir_of)
+  local at = string.find(heir_of, SEP, 1, true)
+  local of = sub(heir_of, 1, at - 1)
+  local left = call('MGET', P .. 't:' .. heir_of, P .. 'r:' .. heir_of, P .. 's:' .. of)
+  local from = read_session(left[3])
   t, ring = read_thread(left[1]), left[2] or ''
-  if t and t.closed == '' then -- of an ended one the history says enough, and other budgets are other budgets
+  if t and from and (from.closed == 'operator' or (from.notes ~= '' and unpacked(from.notes).paused)) then
+    s, sid, name, run = from, of, sub(heir_of, at + 1), heir_of -- what people hold, they hold under any name
+    new_session, new_thread, heir_of = false, false, nil
+  elseif t and t.closed == '' then -- of an ended one the history says enough, and other budgets are other budgets
     t.open, t.live, t.era, t.renewed, t.head, t.names, t.user = 0, 0, 0, 0, '', '', ''
   else
     t, ring, heir_of = nil, '', nil
@@ -143,6 +150,8 @@ if not (aside or same) then
   -- given. Under a head that this thread did not have before, it is a compaction.
   if looking and not took and news == 0 and t.state == 'answered' and count > t.count and user ~= '' and not seen
     and call('HGET', P .. 'd:' .. sid, 'head:' .. head) == name then
+    missing = 1
+  elseif grown and (rounds == 0 or history[1][2] < grown) then
     missing = 1
   end
 end
@@ -307,7 +316,10 @@ if not aside then
 
   -- The facts of the new rounds, and where the ring has become too long, only its newest.
   local added, some = '', 0
-  if rearm or genuine then added, some = ARGV[2], 1 end -- in front: a repeated answer is repeated in the new span
+  -- What a person has allowed is no loop: the soft ladder begins at its foot, the counters of the budgets go on.
+  local allowed = not same and (verdict == 'approved' or verdict == 'answered')
+  if allowed then call('DEL', P .. 'e:' .. run) end
+  if rearm or genuine or allowed then added, some = ARGV[2], 1 end -- in front: a repeated answer is repeated in the new span
   if blank then added, some = added .. ARGV[3], some + 1 end
   if news == 1 then
     added, some = added .. ARGV[#ARGV], some + history[1][3]

@@ -1,5 +1,5 @@
--- extend: one more attempt of a turn that is under way. All of its hold is added to that of the token, or nothing; settle
--- gives back the sum. The turn and its calls were held when it began. The lease stays as it is.
+-- extend: one more attempt of a turn that is under way. All of its hold is added to that of the token, or nothing;
+-- settle gives back the sum. The turn and its calls were held when it began. The lease stays as it is.
 -- Safe to run twice: `attempt` is new for each.
 --
 -- Follows state.lua in the same script.

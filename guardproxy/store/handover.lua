@@ -1,4 +1,4 @@
--- handover: what is done when a session is handed to people, or comes back. Before handed.lua, run.lua and approval.lua.
+-- handover: what is done when a session is handed to people, or comes back. Before handed, run and approval.
 --
 -- asked    the sessions that were handed to people in the last KEPT_TTL, or waited for a late result, by when
 -- history: what became of a session and by whom, the newest CHANGES of it, each {time, by, what, why}

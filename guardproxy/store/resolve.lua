@@ -44,7 +44,7 @@ end
 
 -- The run (nil: a new thread of a declared session), the number of a new derived run, and whether it is one that we
 -- ended and that is started again.
-local run, number, restart, search
+local run, number, restart, search, grown
 if session ~= '' and thread ~= '' then
   run = session .. SEP .. thread
 elseif not fresh and asked[4] and asked[4] ~= MANY and byte(links[1]) ~= 42 then
@@ -121,6 +121,15 @@ if not run or (thread ~= '' and not fresh) then
     return not spoken or (t ~= nil and (t.closed ~= '' or t.answer == 'own') and count > t.count)
   end
 
+  -- A start that says more than the last one of its head, which was answered and not taken up: the agent does not
+  -- append what it is answered. It is a new run all the same; the turn says so. `grown`: how long that one was.
+  local function grows(t)
+    if t and t.state == 'answered' and t.delivered ~= '' and count > math.max(2, t.count)
+      and user ~= '' and user ~= t.user and now - t.at <= LATEST_MS then
+      grown = t.count
+    end
+  end
+
   -- A run without a declared session. Second value: the number of a new run; third: started again after our own ending.
   local function derive()
     local runs, latest, open, ended, ended_at, ended_run =
@@ -131,11 +140,13 @@ if not run or (thread ~= '' and not fresh) then
       local t = thread_of(latest)
       local waits = t and (t.waits ~= '' or t.status > 0) -- a person may take longer
       if t and (waits or now - t.at <= LATEST_MS) and goes_on(t) then return latest end
+      grows(t)
     end
     if fresh and tonumber(ended or 0) > 0 and now - ended_at <= RETRY_MS then
       local t = thread_of(ended_run)
       if t and tonumber(open or 0) <= t.live then return ended_run, nil, true end
     end
+    if fresh and latest and count > 2 then grows(thread_of(latest)) end -- two messages are a plain start
     local number, name = tonumber(runs or 0), nil
     repeat
       number = number + 1
@@ -159,12 +170,20 @@ if not run or (thread ~= '' and not fresh) then
     local run = (not fresh and by_link(false)) or by_digest()
     if run then return run end
     if session == '' then return derive() end
-    if fresh then return cut_moment_ago() end
+    if fresh then
+      local cut = cut_moment_ago()
+      local latest = not cut and count > 2 and call('HGET', P .. 'd:' .. session, 'head:' .. head)
+      if latest then grows(thread_of(session .. SEP .. latest)) end
+      return cut
+    end
     local latest = call('HGET', P .. 'd:' .. session, 'head:' .. head)
     run = not latest and by_link(true)
     if run then return run end
-    latest = latest and session .. SEP .. latest
-    return latest and goes_on(spoken and thread_of(latest) or nil) and latest or nil
+    if not latest then return nil end
+    latest = session .. SEP .. latest
+    local t = spoken and thread_of(latest) or nil
+    if goes_on(t) then return latest end
+    grows(t)
   end
   if not run then run, number, restart = search() end
 end

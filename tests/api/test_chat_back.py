@@ -89,6 +89,12 @@ PLACES: list[tuple[str, list[Any], PutBack, list[Any]]] = [
         [USER, said(A, A, A, A), result("a", "no"), result("a", "1"), result("a", "2"), result("a", "nor"), USER],
     ),
     (
+        "one id for all, between others",
+        [USER, said(A, A, A), result("a", "1"), result("a", "2"), result("a", "3")],
+        PutBack(1, calls=((1, raw(A)), (3, raw(A))), after=(raw(result("a", "no")), raw(result("a", "nor")))),
+        [USER, said(A, A, A, A, A), *[result("a", text) for text in ("1", "no", "2", "nor", "3")]],
+    ),
+    (
         "a round before",
         [USER, said(A), result("a")],
         PutBack(1, before=(raw(said(X, content="one")), raw(result("x", "no")))),

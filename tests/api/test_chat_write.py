@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from guardproxy.api import chat
+from guardproxy.api import _splice, chat
 from guardproxy.core.edit import AppendText, DropCalls, Edit, ForbidTools, Reply, SpliceUsage
 from guardproxy.core.model import Ask
 from tests.api.cases import FUZZ, GOLDEN, NOTE, ask, objects, request, values
@@ -52,6 +53,13 @@ def test_edits_together() -> None:
     )
     assert found["messages"] == [{"role": "user", "content": "hi one two"}]
     assert (found["tool_choice"], found["stream_options"]) == ("none", {"include_usage": True})
+
+
+@settings(max_examples=300 * FUZZ, deadline=None)
+@given(st.text(alphabet='\\"x', max_size=12))
+def test_a_mask_has_no_escaped_quotes(text: str) -> None:
+    raw = text.encode()
+    assert _splice.mask(raw) == re.sub(rb'\\["\\]', b"__", raw)
 
 
 def test_half_a_surrogate_pair_is_written_as_something_readable() -> None:

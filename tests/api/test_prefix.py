@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from guardproxy.api import Prefixes, chat
+from guardproxy.api import Prefixes, _prefix, chat
 from guardproxy.api._prefix import GRID, READ
 from guardproxy.core.model import Ask
 from guardproxy.errors import BadAsk
@@ -203,3 +203,42 @@ def test_every_key_that_is_read_is_known(more: Body, monkeypatch: pytest.MonkeyP
         chat.read(b"", headers)
 
     assert body.seen - {"messages"} <= set(READ)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.sampled_from([10, 3_000, 9_000, 20_000, 45_000, 90_000]), min_size=12, max_size=30),
+    steps=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    least=st.sampled_from([1_000, 8_000, 40_000, 10**6]),
+    known=st.booleans(),
+)
+def test_long_results_are_those_of_the_whole(sizes: list[int], steps: list[int], least: int, known: bool) -> None:
+    prefixes = Prefixes() if known else None
+    messages = talk(0) + [message for number, size in enumerate(sizes) for message in turn(number, size)]
+    ends = [len(messages) - 2 * sum(steps[at:]) for at in range(len(steps))]
+    for end in [*(end for end in ends if end > 4), len(messages)]:
+        ask = chat.read(
+            json.dumps({"model": "m", "messages": messages[:end]}).encode(), {}, short=True, prefixes=prefixes
+        )
+        found = chat.long_results(ask, least)
+        every = list(enumerate(chat.conversation(ask).tail))[: ask.tail_start]
+
+        assert {at for at, one in every if one.role == "tool" and len(one.text.encode()) > least} <= {
+            at for at, _ in found
+        }
+        assert all(every[at] == (at, one) and one.role == "tool" for at, one in found)
+        assert [at for at, _ in found] == sorted({at for at, _ in found})
+
+
+def test_long_results_are_found_without_reading_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    prefixes = Prefixes()
+    messages = talk(60) + turn(60, 60_000) + [message for number in range(61, 120) for message in turn(number, 5_000)]
+    for end in (len(messages) - 2, len(messages)):
+        body = json.dumps({"model": "m", "messages": messages[:end]}).encode()
+        ask = chat.read(body, {}, short=True, prefixes=prefixes)
+    read: list[int] = []
+    decode = _prefix._decode_list
+    monkeypatch.setattr(_prefix, "_decode_list", lambda part: read.append(len(part)) or decode(part))
+
+    assert [at for at, _ in chat.long_results(ask, 40_000)] == [123]
+    assert sum(read) < 200_000 < len(body) / 4

@@ -281,6 +281,14 @@ def test_a_refusal_says_how_often_and_with_what_result(language: str) -> None:
     assert "read_file" in advice.refusal(language, "a rule of tomorrow", FACTS)
 
 
+def test_sentences_are_whole() -> None:
+    assert "carried out. The same 2 calls" in advice.refusal("en", "cycle", FACTS, 2)
+    assert "The reason: data is kept. The same" in advice.denied("en", "rm", "data is kept.")
+    assert "reason" not in advice.denied("en", "rm", " ")
+    assert "not wanted" in advice.declined("en", "rm")
+    assert "not wanted" not in advice.declined("en", "rm", expired=True)
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_repair_without_a_problem_fails(language: str) -> None:
     with pytest.raises(ValueError, match="needs a problem"):

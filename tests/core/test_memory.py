@@ -347,6 +347,7 @@ MOVES = st.sampled_from(
         "fail",
         "left",
         "forget",
+        "drop",
         "cut",
         "speak",
         "anew",
@@ -361,7 +362,7 @@ LIMITS = (
 )
 COMPARED = (
     "turn retry admitted short spent closed closed_by answers rearmed equal steps episodes ledger counts span "
-    "new_session counted main"
+    "new_session counted main status missing"
 ).split()
 
 
@@ -409,7 +410,7 @@ async def side_by_side(store: Store, agent: Agent, moves: list[tuple[str, int]])
             continue
         if move in ("anew", "examples"):  # another thread of a declared session, another run of a derived one
             agent.messages = []
-        agent.messages += ([message] if message and move != "forget" else []) + after
+        agent.messages += ([message] if message and move not in ("forget", "drop") else []) + after
 
 
 def answer(agent: Agent, move: str, number: int) -> tuple[Json | None, list[Json]]:
@@ -417,8 +418,13 @@ def answer(agent: Agent, move: str, number: int) -> tuple[Json | None, list[Json
     match move:
         case "nil" | "fail" | "left":
             return None, []
-        case "say" | "say again" | "harness" | "mute":
-            words = {"say": f"More {number}.", "say again": "Go on.", "harness": "Observation: none"}.get(move)
+        case "say" | "drop" | "say again" | "harness" | "mute":
+            words = {
+                "say": f"More {number}.",
+                "drop": f"And {number}.",
+                "say again": "Go on.",
+                "harness": "Observation: none",
+            }.get(move)
             return said("Done."), [user(words)] if words else []
         case "speak" | "anew":
             return None, [user(f"Speak {number}, {agent.task}")]
@@ -436,3 +442,35 @@ def compare(view: View, local: View, number: int) -> None:
     assert unpack_all(local.ring) == unpack_all(view.ring), f"at request {number}"
     if not view.closed:
         assert local.now_ms - local.span_started_ms == view.now_ms - view.span_started_ms
+
+
+def test_what_is_waited_for_and_since_when() -> None:
+    agent, memory = Agent(), LocalMemory()
+    first = memory.begin(agent.asks(), 1_000)
+    assert (first.since_ms, first.status, first.missing) == (0, "active", False)
+    message, after = agent.call("f")
+    memory.settle(replace(agent.closing(first, message, "answered"), status="waiting"), 2_000)
+    agent.messages += [message, *after]
+    second = memory.begin(agent.asks(), 33_000)
+    assert (second.since_ms, second.status) == (31_000, "waiting")
+    memory.settle(agent.closing(second, None, "failed"), 34_000)
+    assert memory.begin(agent.asks(), 40_000).since_ms == 38_000
+
+
+def test_one_more_attempt_is_held_whole_or_not_at_all() -> None:
+    lines = (Line("session", "turns", 1, 1), Line("session", "cost_microusd", 100, 250), Line("span", "tokens", 5))
+    agent, memory = Agent(), LocalMemory()
+    opening = replace(agent.asks(), lines=lines)
+    view = memory.begin(opening, 0)
+    assert [memory.extend(opening.token, lines, 1_000) for _ in range(3)] == [True, False, False]
+    memory.settle(replace(agent.closing(view, None, "failed"), token=opening.token, spent={"cost_microusd": 40}), 2_000)
+    again = memory.begin(replace(agent.asks(), lines=lines), 3_000)
+    assert [(one.used, one.held) for one in again.spent] == [(0, 0), (40, 100), (0, 5)]  # a retry is no turn
+    assert not memory.extend("unknown", lines, 0)
+
+
+def test_one_more_attempt_ends_with_the_clock() -> None:
+    lines = (Line("span", "wall_ms", 0, 5_000, clock=True),)
+    opening, memory = replace(Agent().asks(), lines=lines), LocalMemory()
+    memory.begin(opening, 0)
+    assert [memory.extend(opening.token, lines, at) for at in (4_000, 6_000)] == [True, False]

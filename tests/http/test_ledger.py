@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from guardproxy.core.edit import AppendText, ForbidTools
+from guardproxy.core.edit import AppendText, ForbidTools, PutBack
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.model import Call, Message
-from guardproxy.http.ledger import At, Ledger
+from guardproxy.http.ledger import At, Ledger, with_rounds
 
 KEY = b"k" * 32
 CONVERSATION = [
@@ -55,7 +55,7 @@ def test_put_back(name: str) -> None:
     entries = ledger().seal(over(CONVERSATION), [ADVICE, ForbidTools()])
 
     assert len(entries) == 1
-    assert ledger().put_back(over(messages), entries) == ((ADVICE,) if there else ())
+    assert ledger().put_back(over(messages), entries) == (((ADVICE,), False) if there else ((), True))
 
 
 def test_several_texts_at_one_place_keep_their_order() -> None:
@@ -66,7 +66,7 @@ def test_several_texts_at_one_place_keep_their_order() -> None:
     scrambled = dict(sorted(entries.items()))
 
     assert len(entries) == 12
-    assert ledger().put_back(over(CONVERSATION), scrambled) == tuple(texts)
+    assert ledger().put_back(over(CONVERSATION), scrambled) == (tuple(texts), False)
 
 
 def test_what_is_stored_is_sealed() -> None:
@@ -81,15 +81,61 @@ def test_what_is_stored_is_sealed() -> None:
 def test_another_secret_gives_no_text() -> None:
     entries = ledger().seal(over(CONVERSATION), [ADVICE])
 
-    assert ledger(b"x" * 32).put_back(over(CONVERSATION), entries) == ()
+    assert ledger(b"x" * 32).put_back(over(CONVERSATION), entries) == ((), False)
 
 
 def test_a_text_cannot_be_moved_to_another_place() -> None:
     (sealed,) = ledger().seal(over(CONVERSATION), [ADVICE]).values()
     (anchor,) = ledger().seal(over(CONVERSATION), [AppendText(1, "x")])
 
-    assert ledger().put_back(over(CONVERSATION), {anchor: sealed}) == ()
+    assert ledger().put_back(over(CONVERSATION), {anchor: sealed}) == ((), False)
 
 
 def test_only_texts_are_kept() -> None:
     assert ledger().seal(over(CONVERSATION), [ForbidTools()]) == {}
+
+
+ANSWER = Message("assistant", "I read.", (Call("read", '{"path":"a"}', "r1"),))
+BACK = PutBack(4, calls=((1, b'{"id":"d1"}'),), after=(b'{"role":"tool"}',))
+OTHER = PutBack(4, before=(b'{"role":"assistant"}', b'{"role":"tool"}'))
+REWRITTEN = ANSWER._replace(text="", calls=(Call("read", '{ "path": "a" }', "x9"),))
+ELSE = Message("assistant", "", (Call("list", "{}", "l1"),))
+WORDS = Message("assistant", "Done.")
+
+ANSWERS = {
+    # what was given for one request, one after another, with what has to stand in it; which is kept, what is put back
+    "one": ([(ANSWER, BACK)], ANSWER, BACK),
+    "one, its ids and spelling changed": ([(ANSWER, BACK)], REWRITTEN, BACK),
+    "one, written anew by the client": ([(ANSWER, BACK)], ELSE, BACK),
+    "one, but the calls are gone": ([(ANSWER, BACK)], WORDS, None),
+    "the second of two": ([(ANSWER, BACK), (ELSE, OTHER)], ELSE, OTHER),
+    "the first of two": ([(ANSWER, BACK), (ELSE, OTHER)], ANSWER, BACK),
+    "the first of two, changed": ([(ANSWER, BACK), (ELSE, OTHER)], REWRITTEN, BACK),
+    "none of two": ([(ANSWER, BACK), (ELSE, OTHER)], WORDS, None),
+    "the newest of two equal ones": ([(ANSWER, BACK), (ANSWER, OTHER)], ANSWER, OTHER),
+    "one that needs nothing": ([(ANSWER, BACK), (ELSE, None)], ELSE, None),
+    "one beside one that needs nothing": ([(ANSWER, BACK), (ELSE, None)], ANSWER, BACK),
+    "one that needs nothing, and is alone": ([(ELSE, None)], ELSE, None),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_what_is_put_back_belongs_to_the_answer_that_the_client_has_kept(name: str) -> None:
+    given, kept, expected = ANSWERS[name]
+    entries: dict[str, bytes] = {}
+    for answer, back in given:
+        backs = (back,) if back else ledger().other(over(CONVERSATION), 4, entries)
+        for anchor, sealed in ledger().seal(over(CONVERSATION), [], (), backs, answer=answer, known=entries).items():
+            entries.setdefault(anchor, sealed)  # as the store does
+
+    found, lost = ledger().put_back(over([*CONVERSATION, kept]), entries)
+    assert found == ((expected,) if expected else ())
+    assert not lost
+
+
+def test_what_stands_at_one_place_is_put_back_as_one() -> None:
+    more = PutBack(4, before=(b"1", b"2"), said="So:")
+    entries = ledger().seal(over(CONVERSATION), [], (), [BACK, more], answer=ANSWER)
+    found, _ = ledger().put_back(over([*CONVERSATION, ANSWER]), entries)
+    assert found == (PutBack(4, more.before, BACK.calls, BACK.after, "So:"),)
+    assert with_rounds(more, [OTHER, ADVICE]).before == (*OTHER.before, *more.before)

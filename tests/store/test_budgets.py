@@ -320,3 +320,20 @@ async def test_counters_of_keys_are_held_and_settled_each(store: Store) -> None:
 async def test_an_amount_beyond_all_measure_does_not_fit(store: Store, hold: int) -> None:
     view = await Agent(store, session="s", lines=(Line("session", "tokens", hold, 1_000),)).begin()
     assert (view.admitted, len(view.short)) == (False, 1)
+
+
+async def test_what_an_earlier_version_kept_is_as_good_as_none(store: Store) -> None:
+    """Sessions and threads of another form are not read; what it held of a key is given back all the same."""
+    agent = Agent(store, session="s", lines=(Line("org", "tokens", 7, 100, key="day"), Line("session", "turns", 1)))
+    await agent.turn()
+    await agent.begin()
+    for key in await keys(store):
+        if key.split("}:")[-1][:2] in ("s:", "t:"):
+            kept = await store._client.command("GET", key)
+            assert isinstance(kept, bytes)
+            await store._client.command("SET", key, b"\x02" + kept[1:], "KEEPTTL")
+    assert await store.session_state(ORG, "s") is None
+    await agent.settle(spent={"tokens": 3})
+    assert await used_held(store, "w:day", "tokens") == (3, 0)
+    view = await agent.begin()
+    assert (view.new_session, view.turn, view.admitted) == (True, 1, True)

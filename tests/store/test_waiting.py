@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from guardproxy.core.memory import LocalMemory
 from guardproxy.store.redis import Store
 from tests.store.kit import Agent, a_round
 
@@ -30,7 +31,10 @@ async def test_what_a_thread_waits_for_is_told_to_the_next_turn(store: Store, st
     agent = Agent(store, session="s", thread="t")
     assert (await agent.begin()).status == "active"
     await agent.settle(status=status)
-    assert (await agent.begin()).status == status  # the same request: nothing has come
+    for _ in range(2):
+        assert (await agent.begin()).status == status  # the same request: nothing has come
+        await agent.settle("", "failed")
+    assert (await agent.begin()).status == status
     await agent.settle(status=status)
     agent.took(user="the answer")
     assert (await agent.begin()).status == status
@@ -102,3 +106,70 @@ async def test_one_that_was_left_in_the_middle_is_not_missing(store: Store) -> N
     await agent.settle("text", "abandoned")
     agent.count, agent.user = agent.count + 1, "new words"
     assert not (await agent.begin()).missing
+
+
+# What the last start was answered, messages and words of the next one, minutes later, is an answer missing?
+STARTS = [
+    ("text", 3, "new words", 0, True),
+    ("calls", 4, "new words", 0, True),
+    ("text", 2, "new words", 0, False),  # another task with the same beginning
+    ("text", 3, "task", 0, False),  # the same again, with a reminder in front
+    ("text", 3, "", 0, False),
+    ("text", 3, "new words", 11, False),
+    ("own", 3, "new words", 0, False),
+    ("empty", 3, "new words", 0, False),
+    ("", 3, "new words", 0, False),  # still running
+]
+
+
+@pytest.mark.parametrize("session", ["", "s"], ids=["derived", "named"])
+@pytest.mark.parametrize(("answer", "count", "user", "minutes", "missing"), STARTS)
+async def test_a_start_that_grew_without_an_answer(
+    store: Store, session: str, answer: str, count: int, user: str, minutes: int, missing: bool
+) -> None:
+    """The commonest form of it: the agent appends its own words alone. Each request is a run that says so."""
+    first, memory = Agent(store, session=session), LocalMemory()
+    view = await first.begin()
+    assert first.last
+    assert not view.missing
+    memory.begin(first.last, view.now_ms)
+    if answer:
+        await first.settle(answer)
+        memory.settle(first.closing(answer), view.now_ms)
+    again = Agent(store, session=session, count=count, user=user, offset_ms=minutes * 60_000)
+    found = await again.begin()
+    assert again.last
+    assert (found.missing, found.admitted) == (missing, True)
+    assert memory.begin(again.last, found.now_ms).missing is missing
+
+
+async def test_a_start_after_a_run_that_went_on_is_a_run(store: Store) -> None:
+    first = Agent(store)
+    await first.turn()
+    await first.begin()
+    assert not (await Agent(store, count=9, user="new words").begin()).missing
+
+
+@pytest.mark.parametrize("session", ["", "s"], ids=["derived", "named"])
+@pytest.mark.parametrize(("later", "rounds", "missing"), [(1, 1, True), (0, 1, False), (3, 2, False)])
+async def test_words_after_a_reply_that_is_not_the_last(
+    store: Store, session: str, later: int, rounds: int, missing: bool
+) -> None:
+    """They may be examples in a prompt, so the run is a new one; it has grown, so it says so."""
+    agent, memory = Agent(store, session=session, spoken=True), LocalMemory()
+    for number in range(2):
+        view = await agent.begin()
+        assert agent.last
+        assert not view.missing
+        memory.begin(agent.last, view.now_ms)
+        closing = agent.closing("text", did=f"reply {number}")
+        await store.settle(closing)
+        memory.settle(closing, view.now_ms)
+        if not number:
+            agent.took("reply 0", user="more")
+    agent.rounds += [a_round("of another", agent.count)] * (rounds - 1)
+    agent.count, agent.user = agent.count + later, "new words"
+    found = await agent.begin()
+    assert agent.last
+    assert (found.missing, found.session == view.session and found.thread == view.thread) == (missing, False)
+    assert memory.begin(agent.last, found.now_ms).missing is missing

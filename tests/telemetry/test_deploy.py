@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from grafana import build, panels
-from guardproxy import config
+from guardproxy import _settings, config
 from guardproxy.telemetry import semconv
 from guardproxy.telemetry.metrics import TABLE
 
@@ -80,7 +80,7 @@ def test_the_example_configuration_loads(env):
     tree, _ = config.load(DEPLOY / "guardproxy.example.yaml", env)
 
     assert tree.store.url == env.get("GUARDPROXY_REDIS_URL")
-    assert tree.upstream.url == env.get("OPENAI_BASE_URL", config.DEFAULT_UPSTREAM)
+    assert tree.upstream.url == env.get("OPENAI_BASE_URL", _settings.DEFAULT_UPSTREAM)
     assert tree.policy_value() == config.build({}).policy_value()  # what the file calls defaults are defaults
     assert tree.telemetry.log_format == "json"
 

@@ -117,22 +117,21 @@ def refusal(language: str, rule: str, facts: Facts, period: int = 1) -> str:
     """
     words = LANGUAGES[language]
     told = _filled(words.RULES[rule], facts, period) if rule in words.RULES else ""
-    return _note(words, _named(words.NOT_MADE, facts.tool), told, words.REFUSE_WAYS)
+    return _note(words, _named(words.NOT_MADE, facts.tool), told[:1].upper() + told[1:], words.REFUSE_WAYS)
 
 
 def denied(language: str, tool: str, reason: str = "") -> str:
     """What a model gets as the result of a call that the rules of its run forbid."""
     words = LANGUAGES[language]
-    why = words.BECAUSE.format(reason=_quoted(reason)) if reason.strip() else ""
-    return _note(words, _named(words.NOT_MADE, tool), words.FORBIDDEN, why, words.DENY_WAYS)
+    why = _because(words, reason)
+    return _note(words, _named(words.NOT_MADE, tool), words.FORBIDDEN, why, words.NOT_OTHERWISE, words.WITHOUT)
 
 
 def declined(language: str, tool: str, reason: str = "", *, expired: bool = False) -> str:
     """What a model gets as the result of a call that a person declined, or (`expired`) that nobody decided in time."""
     words = LANGUAGES[language]
-    why = words.BECAUSE.format(reason=_quoted(reason)) if reason.strip() else ""
-    who = words.EXPIRED if expired else words.DECLINED
-    return _note(words, _named(words.NOT_MADE, tool), who, why, words.DENY_WAYS)
+    said = (words.EXPIRED,) if expired else (words.DECLINED, _because(words, reason), words.NOT_OTHERWISE)
+    return _note(words, _named(words.NOT_MADE, tool), *said, words.WITHOUT)
 
 
 def repair(language: str, tool: str, problems: Sequence[Problem], known: Sequence[str] = ()) -> str:
@@ -258,6 +257,11 @@ def _named(template: str, tool: str) -> str:
 def _tool(name: str) -> str:
     """A tool's name, which a model can make up like any other text."""
     return _quoted(short(name)) or "-"
+
+
+def _because(words: ModuleType, reason: str) -> str:
+    plain = _quoted(reason).rstrip(".。")
+    return str(words.BECAUSE).format(reason=plain) if plain else ""
 
 
 def _note(words: ModuleType, *parts: str) -> str:

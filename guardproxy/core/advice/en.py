@@ -102,12 +102,10 @@ FORBIDDEN = "The rules of this run forbid it."
 DECLINED = "The user declined it."
 EXPIRED = "It needed a person's approval, and nobody decided in time."
 BECAUSE = "The reason: {reason}."
-DENY_WAYS = (
-    "The same in other words is not wanted either. Go on without it where that is possible; otherwise say what is left open "
-    "because of it."
-)
+NOT_OTHERWISE = "The same in other words is not wanted either."
+WITHOUT = "Go on without it where that is possible; otherwise say what is left open because of it."
 PROBLEMS: Mapping[str, str] = {
-    "not_json": "Its arguments are no valid JSON (at {path}: {got}).",
+    "not_json": "Its arguments are no valid JSON (at character {path}: {got}).",
     "not_object": "Its arguments must be a JSON object, not {got}.",
     "no_tool": "There is no tool of this name.",
     "no_name": "The call names no tool.",

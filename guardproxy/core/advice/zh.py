@@ -80,9 +80,10 @@ FORBIDDEN = "本次运行的规则不允许这个调用。"
 DECLINED = "用户拒绝了这个调用。"
 EXPIRED = "它需要人工批准,但没有人在规定时间内作出决定。"
 BECAUSE = "理由:{reason}。"
-DENY_WAYS = "换一种写法做同样的事也不可取。如果可以,请在没有它的情况下继续;否则请说明因此还有什么未解决。"
+NOT_OTHERWISE = "换一种写法做同样的事也不可取。"
+WITHOUT = "如果可以,请在没有它的情况下继续;否则请说明因此还有什么未解决。"
 PROBLEMS: Mapping[str, str] = {
-    "not_json": "它的参数不是有效的 JSON({path}:{got})。",
+    "not_json": "它的参数不是有效的 JSON(第 {path} 个字符:{got})。",
     "not_object": "它的参数必须是 JSON 对象,而不是 {got}。",
     "no_tool": "没有这个名称的工具。",
     "no_name": "这个调用没有写明工具名称。",

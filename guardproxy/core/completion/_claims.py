@@ -24,7 +24,7 @@ _HEDGED = re.compile(
     r"除|是否|部分|建议|希望|预计|之前|确保|以便"
 )
 _TESTS = re.compile(
-    r"(?i)(?:^|(?P<before>[\w'’-]+)\W+|[^\w\s]\s*)(?:(?:unit|integration|regression) )?"
+    r"(?i)(?:^|(?<![\w'’-])(?P<before>[\w'’-]{1,30})\W{1,4}|[^\w\s]\s{0,4})(?:(?:unit|integration|regression) )?"
     r"(?:tests?|test (?:suite|cases?)|test ?suite)\s+"
     r"(?:(?:are|is|have|has|now|all|still|again|also|successfully|currently)\s+)*"
     r"(?:pass(?:es|ed|ing)?|green|succeed(?:s|ed)?)\b"
@@ -57,10 +57,26 @@ _RED = re.compile(
     r"could ?n[o'’]t|cannot|can['’]t|errors? (?:remain|persist)\w*|still|but|however|remaining|xfail\w*)\b|"
     r"失败|无法|未能|但|不过|然而|超时|报错|仍|跳过|预期|无关|除"
 )
+_MORE = re.compile(
+    r"(?i)\b(?:any|some)(?:thing|one)? (?:else|more|other)\b|\bfurther\b|\bhelp (?:you )?(?:with|further)\b|"
+    r"\bwould you like\b|\bshall i\b|\bdo you want\b|还有(?:什么|其他)|其他|需要我"
+)
 _MENDED = re.compile(
     r"(?i)\b(?:fix\w*|resolv\w*|repair\w*|correct\w*|address\w*|caus\w*|mend\w*)\s+(?:\w+\s+){0,3}?"
     r"(?:fail(?:ing|ed|ures?)|broken)\b"
 )
+
+
+def asks_back(text: str) -> bool:
+    """Whether an answer only asks the user something: it ends with a question, and states no success before it.
+
+    Whether anything else is wanted, as agents ask at the end, is no such question.
+    """
+    plain = text[-LONGEST:].rstrip(" \t\r\n*_`\"')")
+    if not plain.endswith(("?", "\uff1f")):
+        return False
+    last = [part for part in _END.split(plain) if part.strip()][-1]
+    return _MORE.search(last) is None and not _states(text, lambda sentence: _SUCCESS.search(sentence) is not None)
 
 
 def tells_trouble(text: str) -> bool:

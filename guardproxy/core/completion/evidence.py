@@ -21,6 +21,9 @@ from guardproxy.core.model import Flag
 LONGEST = 200_000
 """Characters of an answer in which the pattern is looked for."""
 
+SHORT = 64
+"""Characters up to which a citation may be an example of an id."""
+
 _HIDDEN = Flag.CLEARED | Flag.MEDIA
 _CUT = re.compile(
     r"(?i)\btruncated\b|\b(?:characters?|lines?|tokens?) (?:omitted|removed)\b|"
@@ -72,7 +75,7 @@ class Settings:
 def check(candidate: Candidate, settings: Settings, language: str) -> str | None:
     """Name the citations that no result holds."""
     cited = list(dict.fromkeys(_cited(candidate.said[:LONGEST], settings)))
-    if len(cited) < settings.least:
+    if len(cited) < settings.least and not candidate.asks_back:
         return say(language, "evidence_few", count=str(len(cited)), least=str(settings.least))
     if not cited or not candidate.whole or _hidden(candidate):
         return None
@@ -86,7 +89,7 @@ def _cited(said: str, settings: Settings) -> Iterator[str]:
     if settings.pattern:
         for found in re.finditer(settings.pattern, said):
             text = (found[1] if found.re.groups else found[0]) or ""
-            if _bare(text) and not _PLACEHOLDER.fullmatch(text):
+            if _bare(text) and not (len(text) <= SHORT and _PLACEHOLDER.fullmatch(text)):
                 yield text.strip()
     low = said.casefold()
     for one in settings.ids:

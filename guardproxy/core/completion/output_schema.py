@@ -30,7 +30,6 @@ STARTS = 32
 BACKTRACKS = 100_000
 """Steps back after which a pattern gives up: milliseconds."""
 
-_FENCE = re.compile(r"```[\w+-]*[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
 _BEGIN = re.compile(r"[{\[]")
 _UNSURE = (ValidationErrorKind.BacktrackLimitExceeded, ValidationErrorKind.RegexEngineFailure)
 _compiled: Memo[str, Validator] = Memo(64)
@@ -94,8 +93,8 @@ def _values(candidate: Candidate, settings: Settings) -> Iterator[object]:
         yield candidate.text.strip()
     yield from _parsed(candidate.text.strip())
     if not settings.alone:
-        for block in _FENCE.findall(candidate.text):
-            yield from _parsed(block)
+        for block in candidate.text.split("```")[1::2]:
+            yield from _parsed(block.partition("\n")[2])
         yield from _inside(candidate.text)
 
 

@@ -1,6 +1,7 @@
 """Tools that must have been called with success before a run is done.
 
-Passes where it cannot tell: the conversation was shortened, the request does not offer the tool, a result was cleared.
+Passes where it cannot tell: the conversation was shortened, the request does not offer the tool, a result was cleared;
+and where the answer only asks the user something.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def check(candidate: Candidate, settings: Settings, language: str) -> str | None
 
 
 def _missing(candidate: Candidate, settings: Settings, language: str) -> Iterator[str]:
-    if not candidate.whole:
-        return  # what is not shown may have succeeded
+    if not candidate.whole or candidate.asks_back:
+        return  # what is not shown may have succeeded; a question is no end
     for pattern in settings.tools:
         within = settings.arguments.get(pattern, "")
         acts = [act for act in candidate.acts if _fits(act.call, pattern, within)]

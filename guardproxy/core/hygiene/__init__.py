@@ -6,7 +6,7 @@ changed; the client's own conversation, which detectors judge, is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
@@ -15,7 +15,7 @@ from types import ModuleType
 from guardproxy.core.edit import Edit
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.hygiene._case import Case, Cleaned, Done, Fatal
-from guardproxy.core.model import Ask
+from guardproxy.core.model import Ask, Message
 from guardproxy.core.tool_rules import ToolRules
 
 __all__ = ["KINDS", "NOTHING", "Cleaned", "Done", "Fatal", "clean", "default_settings"]
@@ -44,17 +44,19 @@ def clean(
     whole: Callable[[], Ask],
     since_ms: int,
     printer: Fingerprinter,
+    long: Callable[[int], Sequence[tuple[int, Message]]] | None = None,
 ) -> Cleaned:
     """Tidy the results of a request. `settings`: by kind; one that is absent is off.
 
-    `tools`: of which the deadlines count here. `whole`: the ask with all messages, asked for only where something
-    may have to be changed in the history. `since_ms`: since the thread's last answer, 0 = there was none. A kind that
-    raises costs only itself. The same request gives the same edits: whoever keeps them leaves out what stands already.
+    `tools`: of which the deadlines count here. `whole`: the ask with all messages, asked for only where something may
+    have to be changed in the history; `long` spares that for truncation: the results before the tail that may have more
+    than so many bytes. `since_ms`: since the thread's last answer, 0 = there was none. A kind that raises costs only
+    itself. The same request gives the same edits: whoever keeps them leaves out what stands already.
     """
     active = [(name, chosen) for name, chosen in settings.items() if chosen.mode != "off"]  # type: ignore[attr-defined]
     if not active:
         return NOTHING
-    case = Case(ask, whole, printer, tools.deadlines, since_ms, language)
+    case = Case(ask, whole, printer, tools.deadlines, since_ms, language, long)
     return _together([_tidied(name, chosen, case) for name, chosen in active])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeVar
@@ -80,7 +80,10 @@ def inner(message: Message) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """One request. `whole` gives the ask with all messages in its tail; `deadlines`: seconds by glob of the tool."""
+    """One request. `whole` gives the ask with all messages in its tail; `deadlines`: seconds by glob of the tool.
+
+    `long`, where a surface has it, gives the results before the tail that may have more than so many bytes.
+    """
 
     ask: Ask
     whole: Callable[[], Ask]
@@ -88,6 +91,7 @@ class Case:
     deadlines: Mapping[str, float]
     since_ms: int
     language: str
+    long: Callable[[int], Sequence[tuple[int, Message]]] | None = None
 
     @cached_property
     def round(self) -> Round | None:

@@ -6,7 +6,7 @@ they were. Of texts that are short enough only the length is looked at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from guardproxy.core.hygiene._cut import head_end, size, tail_start
 from guardproxy.core.hygiene._json_cut import Place
 from guardproxy.core.mask import KEPT, ends_of_huge
 from guardproxy.core.memo import Memo
-from guardproxy.core.model import Ask, Message
+from guardproxy.core.model import Message
 from guardproxy.core.pricing import BYTES_PER_TOKEN, estimate_input
 from guardproxy.core.rounds import pair
 
@@ -68,24 +68,30 @@ def tidy(case: Case, settings: Settings) -> Cleaned:
     fewest = min(fewest, int(settings.max_tokens * BYTES_PER_TOKEN))
     if ask.body and len(ask.body) <= fewest:
         return Cleaned()  # a body is at least as long as each of its texts
-    if ask.tail_start:
-        ask = case.whole()
     edits, done = [], []
-    newest = _newest(ask.tail)
-    for at in _long(ask, fewest):
-        tool = _tool(ask.tail, at)
-        made = shortened(case, ask.tail[at].text, settings.most(tool), settings.head_percent)
+    newest = ask.tail_start + _newest(ask.tail)
+    for index, message, tool in _candidates(case, settings, fewest):
+        made = shortened(case, message.text, settings.most(tool), settings.head_percent)
         if made is not None:
-            edits.append(ReplaceText(ask.tail_start + at, made))
-            if at > newest:
-                done.append(Done("truncate", settings.mode, tool, ask.tail_start + at, "truncated"))
+            edits.append(ReplaceText(index, made))
+            if index > newest:
+                done.append(Done("truncate", settings.mode, tool, index, "truncated"))
     return Cleaned(tuple(edits), tuple(done))
 
 
-def _long(ask: Ask, fewest: int) -> list[int]:
-    """Places in the tail of the results that may be longer than so many bytes: a character has four at most."""
-    some = min(fewest // 4, 2 * KEPT)
-    return [at for at, one in enumerate(ask.tail) if len(one[1]) > some and one[0] == "tool"]
+def _candidates(case: Case, settings: Settings, fewest: int) -> Iterator[tuple[int, Message, str]]:
+    """Index, message and tool of the results that may be longer than so many bytes: a character has four at most.
+
+    The tool of one before the tail is looked for only where tools have numbers of their own.
+    """
+    ask, some = case.ask, min(fewest // 4, 2 * KEPT)
+    if ask.tail_start and case.long is not None and not settings.tools:
+        yield from ((at, one, "") for at, one in case.long(fewest) if len(one.text) > some)
+    elif ask.tail_start:
+        ask = case.whole()
+    for at, one in enumerate(ask.tail):
+        if len(one[1]) > some and one[0] == "tool":
+            yield ask.tail_start + at, one, _tool(ask.tail, at)
 
 
 def _newest(tail: Sequence[Message]) -> int:

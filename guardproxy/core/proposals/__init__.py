@@ -31,22 +31,29 @@ What is forbidden needs no repair, and nobody is asked to approve what is forbid
 """
 
 
+_WANTED = tuple((name, module.wanted) for name, module in CHECKS.items())
+
+
 def default_settings() -> dict[str, object]:
     """Fresh default settings of every check."""
     return {name: module.Settings() for name, module in CHECKS.items()}
 
 
 class Inspection:
-    """The checks that have something to look at on a turn."""
+    """The checks that have something to look at on a turn, by name.
 
-    __slots__ = ("_checks",)
+    `errors`: of checks that raised, so far. Each costs only itself, and the turn goes on without it.
+    """
 
-    def __init__(self, checks: Sequence[Check]) -> None:
-        self._checks = tuple(checks)
+    __slots__ = ("_checks", "errors")
+
+    def __init__(self, checks: Mapping[str, Check], errors: Sequence[str] = ()) -> None:
+        self._checks = checks
+        self.errors = list(errors)
 
     def concerns(self, tool: str) -> bool:
         """Whether calls of the tool must be held back until they are judged; never for what is only observed."""
-        return any(check.mode == ENFORCE and check.concerns(tool) for check in self._checks)
+        return any(check.mode == ENFORCE and check.concerns(tool) for check in self._checks.values())
 
     def judge(self, calls: Sequence[Call], *, repairs: int = 0, refusals: int = 0) -> tuple[Objection, ...]:
         """The objections to the calls of one answer, by position: at most one of mode enforce for each.
@@ -58,12 +65,20 @@ class Inspection:
         return tuple(one for at, call in enumerate(calls) for one in self._objections(at, call, tries))
 
     def _objections(self, position: int, call: Call, tries: Tries) -> Iterator[Objection]:
-        for check in self._checks:
-            found = check.look(position, call, tries) if check.concerns(call.name) else None
+        for name, check in self._checks.items():
+            try:
+                found = check.look(position, call, tries) if check.concerns(call.name) else None
+            except Exception as error:  # noqa: BLE001 - as in `policy`: a check must never end a request
+                self.errors.append(_told(name, error))
+                continue
             if found is not None:
                 yield found
                 if found.mode == ENFORCE:
                     return
+
+
+def _told(name: str, error: Exception) -> str:
+    return f"{name}: {type(error).__name__}: {error}"
 
 
 def _enforced(rule: str) -> str:
@@ -89,14 +104,18 @@ def prepare(
     `episodes`: those of the store, oldest first. `settings`: per check; one that is absent is off. `mode_of`: the mode
     in which a loop's rule works (`Policy.mode_of`). `exempt`: the exemptions that stand for this run.
     """
-    case: Case | None = None
-    checks: list[Check] = []
-    for name, module in CHECKS.items():
-        chosen = settings.get(name)
-        if chosen is None or not module.wanted(chosen, tools, decision, episodes):
+    wanted = [name for name, asks in _WANTED if name in settings and asks(settings[name], tools, decision, episodes)]
+    if not wanted:  # most turns
+        return None
+    case = Case(ask, trail, episodes, decision, tools, printer, language, schemas, mode_of, exempt)
+    checks: dict[str, Check] = {}
+    errors: list[str] = []
+    for name in wanted:
+        try:
+            check = CHECKS[name].prepare(case, settings[name])
+        except Exception as error:  # noqa: BLE001 - as above
+            errors.append(_told(name, error))
             continue
-        case = case or Case(ask, trail, episodes, decision, tools, printer, language, schemas, mode_of, exempt)
-        check = module.prepare(case, chosen)
         if check is not None:
-            checks.append(check)
-    return Inspection(checks) if checks else None
+            checks[name] = check
+    return Inspection(checks, errors) if checks or errors else None

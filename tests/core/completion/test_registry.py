@@ -7,13 +7,16 @@ import re
 import string
 from dataclasses import is_dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings as effort, strategies as st
 
 from guardproxy.core import completion
 from guardproxy.core.advice import LANGUAGES
 from guardproxy.core.completion import CHECKS, Failure, default_settings, feedback, in_use, verify
 from guardproxy.core.fingerprint import GUARD_MARK, strip_own
+from guardproxy.core.model import Call
 from tests.core.completion.finals import edit, final, sh
 from tests.core.test_advice import ERROR_LINE, FORBIDDEN
 
@@ -129,9 +132,20 @@ def test_feedback_of_several_failures_is_one_paragraph_with_two_ways_on() -> Non
     assert re.search(r"first thing\. second thing\. Two ways on", text)
 
 
-def test_a_conversation_of_junk_is_no_exception() -> None:
-    junk = final("x", ("", "{", "y"), ("f", "[1]", ""), ("bash", '"x"', "\ud800"), ("f", "", None))
+JUNK = st.sampled_from(
+    ["", "{", "[1]", '"x"', "null", '{"path": 3}', '{"command": ["a", 1]}', '{"command": {}}', "1e999"]
+)
+TOOLS = st.sampled_from(["", "f", "bash", "edit_file", "move_file", "apply_patch", "shell", "run_tests", "search"])
+TEXTS = st.sampled_from(["", "x", "\ud800", "Error: no", "All tests pass. Done.", "{", "*** Update File: a"])
+
+
+@effort(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(TOOLS, JUNK | TEXTS, st.none() | TEXTS), max_size=6), TEXTS | JUNK, st.booleans())
+def test_a_conversation_of_junk_is_no_exception(acts: list[Any], text: str, handed: bool) -> None:
+    junk = final(text, *acts, calls=[Call("finish", text)] if handed else [])
     settings = {
+        "artifacts": CHECKS["artifacts"].Settings(least=1),
+        "output_schema": CHECKS["output_schema"].Settings(json_schema={"type": "object"}),
         "required_tools": CHECKS["required_tools"].Settings(tools=("zz",)),
         "unresolved_failure": CHECKS["unresolved_failure"].Settings(tools=("*",), mode="enforce"),
         "files": CHECKS["files"].Settings(allowed=("a",), tests=True),

@@ -49,6 +49,27 @@ def test_the_final_call_itself_counts() -> None:
     assert judged("required_tools", final("Done.", tools=("submit",)), tools=("submit",))
 
 
+@pytest.mark.parametrize(
+    ("text", "failed"),
+    [
+        ("Which of the two suites do you mean?", False),
+        ("I found two suites. **Which one is it?**", False),
+        ("您要运行哪一个?", False),
+        ("Which one? Please tell me.", True),
+        ("All done. Is there anything else?", True),
+        ("The fix was added. Shall I commit it?", True),
+        ("Can I help you with anything else?", True),
+        ("任务已完成。还有其他问题吗?", True),
+        ("Is it 5?", False),
+        ("", True),
+        ("?", False),
+    ],
+)
+def test_a_question_to_the_user_is_no_end(text: str, failed: bool) -> None:
+    assert bool(judged("required_tools", final(text, tools=OFFERED), tools=("run_tests",))) is failed
+    assert bool(judged("evidence", final(text), pattern=r"ORD-\d+", least=1)) is failed
+
+
 def candidates() -> list[tuple[str, Candidate]]:
     bare = final("Done.", tools=OFFERED)
     return [

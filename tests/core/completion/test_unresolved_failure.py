@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from guardproxy.core.completion import CHECKS, Candidate
 from guardproxy.core.fingerprint import Fingerprinter
+from guardproxy.core.model import Call
 from guardproxy.core.tools import Rules
 from tests.core.completion.finals import Did, edit, final, judged, sh
 
@@ -26,6 +29,7 @@ PASS = "I fixed the parser. All tests pass."
         [sh("uv run pytest -x", RED)],
         [sh("go test ./...", "--- FAIL: TestA\nFAIL\nexit status 1")],
         [("run_tests", {}, RED)],
+        [sh("pytest", RED), ("user", "<system-reminder>3 steps left</system-reminder>", None)],
         [
             (
                 "shell",
@@ -97,6 +101,31 @@ def test_runs_that_may_have_been_good(acts: list[Did]) -> None:
 )
 def test_answers_that_do_not_claim_it(text: str) -> None:
     assert judged("unresolved_failure", final(text, sh("pytest", RED))) == ""
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"answer": "I fixed it.\\nAll tests pass."}', "All tests pass.", '["All tests pass."]']
+)
+def test_a_final_tool_claims_too(arguments: str) -> None:
+    assert judged("unresolved_failure", final("", sh("pytest", RED), calls=[Call("finish", arguments)]))
+
+
+@pytest.mark.parametrize(
+    "piece", ["a", "a ", "test ", " ", '"', "`", "```\n", "x```\n", "'", "tests pass", "fix ", "\n", "..."]
+)
+def test_no_text_costs_much(piece: str) -> None:
+    text = (piece * 100_000)[:100_000]
+    begun = time.perf_counter()
+    for rule, given in (
+        ("unresolved_failure", {"tools": ("*",)}),
+        ("files", {"tests": True}),
+        ("open_calls", {"tools": ("*",)}),
+        ("evidence", {"pattern": r"\bORD-\d+"}),
+        ("output_schema", {"json_schema": {"type": "object"}}),
+    ):
+        judged(rule, final(f"{text} test", edit("a"), sh("pytest", f"{text}\n1 failed\nexit code: 1")), **given)
+
+    assert time.perf_counter() - begun < 3
 
 
 def test_a_claim_after_mended_failures_is_one() -> None:

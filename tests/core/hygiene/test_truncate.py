@@ -10,12 +10,14 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from guardproxy.api import chat
+from guardproxy.core import hygiene
 from guardproxy.core.edit import ReplaceText
 from guardproxy.core.fingerprint import GUARD_MARK, strip_own
 from guardproxy.core.hygiene import truncate
 from guardproxy.core.hygiene.truncate import Settings
 from guardproxy.core.mask import HUGE
-from guardproxy.core.model import Ask
+from guardproxy.core.model import Ask, Message
+from guardproxy.core.tool_rules import ToolRules
 from tests.core import talk
 from tests.core.hygiene.tidying import answered, clean, everything, one
 
@@ -402,3 +404,25 @@ def test_only_lengths_are_looked_at_where_nothing_is_too_long(monkeypatch: pytes
 
     assert clean(asked, truncate=ON).errors == ()
     assert clean(answered(("f", "{}", "x" * 251)), truncate=ON).errors == ()  # the body is short
+
+
+@pytest.mark.parametrize("tools", [{}, {"g": 0}, {"f": 0}])
+def test_what_a_surface_knows_to_be_long_is_enough(tools: dict[str, int]) -> None:
+    answers = [LOG if number % 3 else "short" for number in range(60)]
+    asked = answered(*[("f" if number % 2 else "g", "{}", answer) for number, answer in enumerate(answers)])
+    chosen = replace(ON, tools=tools)
+    sought: list[int] = []
+
+    def long(size: int) -> list[tuple[int, Message]]:
+        sought.append(size)
+        return chat.long_results(asked, size)
+
+    made = hygiene.clean(
+        asked, {"truncate": chosen}, ToolRules(), "en", whole=lambda: everything(asked), since_ms=0,
+        printer=talk.PRINTER, long=long,
+    )  # fmt: skip
+
+    assert asked.tail_start > 0
+    assert made == clean(asked, truncate=chosen)
+    assert len(made.edits) == {"{}": 40, "{'g': 0}": 20, "{'f': 0}": 20}[str(tools)]
+    assert sought == [ROOM] * (not tools)

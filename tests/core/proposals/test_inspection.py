@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,27 @@ def test_objections_stand_in_the_order_of_the_calls() -> None:
     assert said(found) == []
 
 
+def test_a_check_that_raises_costs_only_itself() -> None:
+    def broken(what: str) -> Any:
+        raise RuntimeError(what)
+
+    more: dict[str, Any] = {"asked": ASKED, "run": Trail(steps("a a a a")), "episodes": (LOOP,)}
+    settings = proposals.default_settings() | {"arguments": arguments.Settings("enforce")}
+    rules = ToolRules(approval=ALL)
+    found = inspection(**more, settings=settings | {"repeat": repeat.Settings("off")}, tools=rules, schemas=broken)
+    assert said(found, call("a")) == ["0 pause tools.approval"]
+    assert found
+    assert found.errors == ["arguments: RuntimeError: a"]
+    found = inspection(**more, tools=rules, mode_of=broken)
+    assert said(found, call("a")) == ["0 pause tools.approval"]
+    assert found
+    assert found.errors == ["repeat: RuntimeError: repeated_call"]
+    found = inspection(**more, mode_of=broken)
+    assert found
+    assert not found.concerns("a")
+    assert said(found, call("a")) == []
+
+
 def test_with_the_default_settings_an_ordinary_turn_looks_at_nothing() -> None:
     assert inspection(asked=ASKED, run=Trail(steps("a b c W")), schemas=lambda tool: SCHEMA) is None
 
@@ -81,4 +103,5 @@ def test_every_check_has_settings_with_a_mode() -> None:
         "repeat": "enforce",
         "arguments": "off",
         "approval": "enforce",
+        "human": "enforce",
     }
