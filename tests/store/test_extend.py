@@ -34,6 +34,22 @@ async def test_tokens_and_money_are_held_again_and_the_turn_is_not(store: Store)
     assert (known.used["turns"], known.used["tool_calls"], known.used["cost_microusd"]) == (1, 2, 170)
 
 
+async def test_what_is_kept_of_the_session_stays_as_long_as_it_was(store: Store) -> None:
+    """Else it could not be read any more, and lines that come later would be counted in the wrong place."""
+    agent = Agent(store, session="s", lines=(*LINES, CALLS))
+    await agent.begin()
+    before = await store._client.command("GET", f"gp:{{{ORG}}}:s:s")
+    assert await extend(agent)
+    after = await store._client.command("GET", f"gp:{{{ORG}}}:s:s")
+    assert len(after) == len(before)
+    assert [one.session for one in await store.list_sessions(ORG, 5)] == ["s"]
+    agent.lines = (*agent.lines, Line("session", "output_tokens", 7))
+    await agent.settle(spent={"turns": 1, "cost_microusd": 170})
+    await agent.begin()
+    assert await used_held(store, "s:s", "output_tokens") == (0, 7)
+    assert await used_held(store, "s:s", "cost_microusd") == (170, 100)
+
+
 COUNTED = (
     ("p:s", "turns"),
     ("s:s", "turns"),
