@@ -150,6 +150,20 @@ async def test_what_is_denied_alone_is_told_in_the_same_turn(store: Store, strea
         assert "not on a Friday" in running.provider.got[-1].json["messages"][-1]["content"]
 
 
+async def test_a_provider_that_answers_in_one_piece_what_was_to_be_a_stream(store: Store) -> None:
+    """The call that was held comes as a stream, with what was said before it."""
+    async with live(store, policy=HOLD, tools=TOOL) as running:
+        body = Said("So:", calls=[DELETE]).body()
+        running.provider.script = then(Said(raw=body, headers={"Content-Type": "application/json"}))
+        agent = Agent(running, stream=True)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        asked = await asked_of(store, agent.session)
+        await desk(store).approve(asked.id, "ann", arguments='{"path": "b.bak"}')
+        await turn
+        assert agent.executed == ["delete"]
+        assert agent.messages[1]["content"] == "So:"
+
+
 @BOTH
 async def test_two_calls_that_need_a_person_are_asked_one_after_the_other(store: Store, stream: bool) -> None:
     second = ("delete", '{"path":"c"}', "call_del000002")

@@ -15,9 +15,9 @@ import pytest
 
 from guardproxy.errors import StoreError
 from guardproxy.store.redis import Store
-from tests.http.test_guarded import TOOLS, Agent, paired, then
+from tests.http.test_guarded import TOOLS, Agent, joined, paired, then
 from tests.http_store import counted, held
-from tests.live import Json, Said, live
+from tests.live import Got, Json, Live, Said, live
 
 FORBIDDEN = ("delete", "{}", "call_del000001")
 ALLOWED = ("read", '{"path":"c"}', "call_read00002")
@@ -304,7 +304,7 @@ async def test_a_client_that_leaves(store: Store, name: str, caplog: pytest.LogC
         assert paired(running.provider.got[-1].json["messages"])
 
 
-async def gone(running: object, turn: asyncio.Task[object]) -> None:
+async def gone(running: Live, turn: asyncio.Task[object]) -> None:
     """The client of a turn leaves; its turn is over soon after."""
     turn.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -375,4 +375,27 @@ async def test_a_budget_without_room_for_another_attempt(store: Store, stream: b
         await agent.turn()
         assert len(running.provider.got) == 2, "two holds fit, a third does not"
         assert "[guardproxy]" in agent.text
+        assert await held(store) == {}
+
+
+@pytest.mark.parametrize("first", ["whole", "stream"])
+async def test_a_provider_that_answers_in_another_form_than_before(store: Store, first: str) -> None:
+    """A client that is streamed to is sent no body in the middle; the turn ends in our words, and is paid."""
+
+    def script(got: Got) -> Said:
+        again = len(got.json["messages"]) > 1
+        said = FIRST if not again else Said("Then I read.")
+        body = said.body() if again is (first == "stream") else b"".join(said.chunks(usage=True))
+        kind = "application/json" if again is (first == "stream") else "text/event-stream"
+        return Said(raw=body, headers={"Content-Type": kind})
+
+    async with live(store, policy=POLICY, tools=DENY) as running:
+        running.provider.script = script
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "stream": True}
+        answer = await running.post(body)
+        assert answer.status == 200
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        message = joined(answer.body)
+        assert message["content"].startswith("I clean up.\n\n")
+        assert "tool_calls" not in message
         assert await held(store) == {}
