@@ -412,3 +412,39 @@ async def test_a_client_that_waits_is_told_that_somebody_is_there(
         answer = await turn
         assert 2 <= answer.body.count(b": keep-alive\n\n") <= 5
         assert agent.executed == ["delete"]
+
+
+@BOTH
+@pytest.mark.parametrize("ended_by", ["a cut", "the client", "a pause"])
+async def test_a_request_that_waits_for_the_decision_on_an_earlier_one(
+    store: Store, ended_by: str, stream: bool
+) -> None:
+    """It holds nothing, and whatever ends it leaves the approval as it is."""
+    async with live(store, policy=HOLD, tools=TOOL) as running:
+        running.provider.script = then(Said(calls=[DELETE]))
+        agent = Agent(running, stream=stream)
+        asked = await leave_when_asked(store, running, agent)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        await asyncio.sleep(0.2)
+        assert await held(store, wait_s=0) == {}
+        if ended_by == "the client":
+            turn.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await turn
+        elif ended_by == "a cut":
+            await store.runs.cut("default", agent.session, "ann", "enough")
+            await asyncio.wait_for(turn, 2)
+            assert "[guardproxy]" in agent.text
+        else:
+            await store.runs.pause("default", agent.session, "ann", "wait")
+            await desk(store).approve(asked.id, "ann")
+            await asyncio.wait_for(turn, 2)
+            assert "[guardproxy]" in agent.text
+        await running.proxy.quiet()
+        assert agent.executed == []
+        assert len(running.provider.got) == 1
+        assert await held(store) == {}
+        assert (await counted(store, agent.session))["s:turns"] == (1, 0)
+        found = await store.approvals.get("default", asked.id)
+        assert found
+        assert (found.state, found.token) == ("approved" if ended_by == "a pause" else "pending", "")

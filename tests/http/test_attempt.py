@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from guardproxy.errors import StoreError
+from guardproxy.http import outlet
 from guardproxy.store.redis import Store
 from tests.http.test_guarded import TOOLS, Agent, joined, paired, then
 from tests.http_store import counted, held
@@ -399,3 +400,15 @@ async def test_a_provider_that_answers_in_another_form_than_before(store: Store,
         assert message["content"].startswith("I clean up.\n\n")
         assert "tool_calls" not in message
         assert await held(store) == {}
+
+
+async def test_a_client_that_waits_for_another_attempt_is_told_so(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlet, "ALIVE_S", 0.1)
+    async with live(store, policy=POLICY, tools=DENY) as running:
+        running.provider.script = then(FIRST, Said("Then I read.", wait=asyncio.sleep(0.6)))
+        agent = Agent(running, stream=True)
+        answer = await agent.turn()
+        assert 2 <= answer.body.count(b": keep-alive\n\n") <= 6
+        assert agent.text == "I clean up.\n\nThen I read."
