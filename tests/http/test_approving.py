@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -448,3 +449,70 @@ async def test_a_request_that_waits_for_the_decision_on_an_earlier_one(
         found = await store.approvals.get("default", asked.id)
         assert found
         assert (found.state, found.token) == ("approved" if ended_by == "a pause" else "pending", "")
+
+
+@BOTH
+@pytest.mark.parametrize("verdict", ["approve", "deny"])
+@pytest.mark.parametrize("way", ["answer", "hold"])
+async def test_asked_after_a_refusal_in_the_same_turn(store: Store, way: str, verdict: str, stream: bool) -> None:
+    """What was refused before stands in front of what waited, on every later turn, byte for byte."""
+    drop = ("drop", "{}", "call_drop00001")
+    tools = {**TOOL, "deny": ["drop"]}
+    policy = {"refuse": "enforce", "approvals": {"way": way}}
+    async with live(store, policy=policy, tools=tools) as running:
+        running.provider.script = then(
+            Said("I drop it.", calls=[drop]),
+            Said("I delete it.", calls=[DELETE]),
+            Said("Then I look.", calls=[("read", "{}", "call_read00009")]),
+            Said("Done."),
+        )
+        agent = Agent(running, stream=stream)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        asked = await asked_of(store, agent.session)
+        if way == "answer":
+            await turn
+        decide = desk(store).approve if verdict == "approve" else desk(store).deny
+        await decide(asked.id, "ann")
+        if way == "answer":
+            go_on(agent)
+            turn = asyncio.get_running_loop().create_task(agent.turn())
+        await turn
+        while not agent.text:
+            await agent.turn()
+        agent.text = ""
+        go_on(agent, "And?")
+        await agent.turn()
+        assert agent.executed == (["delete", "read"] if verdict == "approve" else ["read"])
+        told = [got.json["messages"] for got in running.provider.got]
+        assert all(paired(messages) for messages in told)
+        for before, after in zip(told, told[1:], strict=False):
+            assert after[: len(before)] == before
+        last = [call["function"]["name"] for m in told[-1] for call in m.get("tool_calls") or ()]
+        assert last == ["drop", "delete", "read"]
+        assert await held(store) == {}
+
+
+def legacy(*, stream: bool) -> Said:
+    """An answer with the call form of 2023."""
+    base = {"id": "chatcmpl-1", "created": 1, "model": "mock-1"}
+    call = {"name": "delete", "arguments": '{"path":"b"}'}
+    message = {"role": "assistant", "content": None, "function_call": call}
+    inner = {"delta": message} if stream else {"message": message}
+    choice = {"index": 0, **inner, "finish_reason": "function_call"}
+    body = json.dumps({**base, "object": "chat.completion.chunk" if stream else "chat.completion", "choices": [choice]})
+    return Said(raw=f"data: {body}\n\ndata: [DONE]\n\n".encode() if stream else body.encode())
+
+
+@BOTH
+async def test_a_call_in_the_old_form_is_released_in_it(store: Store, stream: bool) -> None:
+    async with live(store, tools=TOOL) as running:
+        running.provider.script = then(legacy(stream=stream))
+        agent = Agent(running, stream=stream)
+        await agent.turn()
+        await desk(store).approve((await asked_of(store, agent.session)).id, "ann")
+        go_on(agent)
+        answer = await running.post(body_of(agent), {"x-guardproxy-session-id": agent.session})
+        assert b'"function_call"' in answer.body
+        assert b'{\\"path\\":\\"b\\"}' in answer.body
+        assert b"tool_calls" not in answer.body
+        assert len(running.provider.got) == 1

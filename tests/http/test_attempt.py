@@ -412,3 +412,20 @@ async def test_a_client_that_waits_for_another_attempt_is_told_so(
         answer = await agent.turn()
         assert 2 <= answer.body.count(b": keep-alive\n\n") <= 6
         assert agent.text == "I clean up.\n\nThen I read."
+
+
+@BOTH
+async def test_an_error_inside_the_second_answer_is_told_in_the_provider_s_words(store: Store, stream: bool) -> None:
+    """In a stream that has begun, as in one that nobody judges; a body that would be one ends in our words."""
+    async with live(store, policy=POLICY, tools=DENY) as running:
+        raw = b"data: " + ERROR + b"\n\n" if stream else ERROR
+        running.provider.script = then(FIRST, Said(raw=raw))
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "stream": stream}
+        session = {"x-guardproxy-session-id": "error inside"}
+        answer = await running.post(body, session)
+        assert answer.status == 200
+        assert (b"overloaded" in answer.body) is stream
+        assert (b"[guardproxy]" in answer.body) is not stream
+        assert b"delete" not in answer.body.replace(b"delete is forbidden", b"").replace(b"by delete", b"")
+        await running.proxy.quiet()
+        assert await held(store) == {}
