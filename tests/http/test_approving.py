@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -485,7 +486,7 @@ async def test_asked_after_a_refusal_in_the_same_turn(store: Store, way: str, ve
         assert agent.executed == (["delete", "read"] if verdict == "approve" else ["read"])
         told = [got.json["messages"] for got in running.provider.got]
         assert all(paired(messages) for messages in told)
-        for before, after in zip(told, told[1:], strict=False):
+        for before, after in pairwise(told):
             assert after[: len(before)] == before
         last = [call["function"]["name"] for m in told[-1] for call in m.get("tool_calls") or ()]
         assert last == ["drop", "delete", "read"]
