@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 LOOK_S = 0.25
 """Seconds between two looks at whether a person has decided."""
 
+CLAIMS = 8
+"""Times that a call is claimed for a turn while the store does not answer; then nothing is released."""
+
 HUMAN = "tools.human"
 """The rule of questions to a person; all others ask for an approval."""
 
@@ -242,11 +245,12 @@ def _results(turn: Turn, approval: Approval, held: Held, count: int) -> list[str
 
 
 async def claimed(turn: Turn, name: str) -> bool:
-    """Whether this turn is the one that releases the call."""
-    try:
-        return bool(await turn.proxy.books.approvals.claim(turn.opening.org, name, turn.opening.token, turn.offset_ms))
-    except StoreError:
-        return False
+    """Whether this turn is the one that releases the call. Asked again: a lost answer may have been a yes."""
+    for _ in range(CLAIMS):
+        with suppress(StoreError):
+            return await turn.proxy.books.approvals.claim(turn.opening.org, name, turn.opening.token, turn.offset_ms)
+        await asyncio.sleep(LOOK_S)
+    return False
 
 
 def _told(turn: Turn, approval: Approval | None, held: Held | None) -> str:
