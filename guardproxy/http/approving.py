@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 LOOK_S = 0.25
 """Seconds between two looks at whether a person has decided."""
 
-CLAIMS = 8
+CLAIMS = 4
 """Times that a call is claimed for a turn while the store does not answer; then nothing is released."""
 
 HUMAN = "tools.human"
