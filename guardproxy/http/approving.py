@@ -24,7 +24,6 @@ from guardproxy.core.model import Ask, Call, Rung
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import GuardError, StoreError
 from guardproxy.http import deciding, sealed
-from guardproxy.http.ledger import with_rounds
 from guardproxy.http.sealed import Held
 from guardproxy.http.whole import whole
 from guardproxy.store.approvals import Approval
@@ -179,7 +178,7 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
         back = PutBack(_place(turn, name), (turn.surface.sound(held.message), *results))
         if back not in turn.put_back:  # it stands there since an attempt that failed
             turn.edits = (*turn.edits, back)
-            turn.kept.append(with_rounds(back, turn.put_back))
+            turn.outcome.decided = (back,)
     return None
 
 
