@@ -136,6 +136,7 @@ async def test_fifty_approve_and_fifty_ask_and_the_call_is_released_once(tmp_pat
         late = [Agent(running, "raced", n % 2 > 0, [*agent.messages, say(f"and now {n}")]) for n in range(4)]
         for each in late:
             await each.ask()
+        print(*running.lines("store"), sep="\n")
     given = [call for each in (*racers, *late) for call in each.calls]
     statuses = Counter(status for status, _ in told)
     codes = Counter(code for code, _ in typed)

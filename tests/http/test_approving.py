@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -374,27 +375,6 @@ async def test_what_was_approved_is_released_once_the_store_answers_again(store:
         assert (agent.text, agent.executed) == ("Deleted.", ["delete"])
 
 
-async def test_a_claim_whose_answer_is_lost_is_made_again(store: Store) -> None:
-    async with live(store, tools=TOOL) as running:
-        running.provider.script = then(Said(calls=[DELETE]), Said("Deleted."))
-        agent = Agent(running, stream=False)
-        await agent.turn()
-        await desk(store).approve((await asked_of(store, agent.session)).id, "ann")
-        real, lost = store.approvals.claim, [1, 2]
-
-        async def claim(*given: Any) -> bool:
-            won = await real(*given)
-            if lost:
-                lost.pop()
-                raise StoreError("the answer was lost")
-            return won
-
-        store.approvals.claim = claim  # type: ignore[method-assign]
-        go_on(agent)
-        await agent.turn()
-        assert (agent.executed, lost) == (["delete"], [])
-
-
 @BOTH
 async def test_a_store_that_is_slow_to_answer_is_asked_again(store: Store, stream: bool) -> None:
     away = Away(store, "get")
@@ -524,7 +504,7 @@ async def test_asked_after_a_refusal_in_the_same_turn(store: Store, way: str, ve
         assert agent.executed == (["delete", "read"] if verdict == "approve" else ["read"])
         told = [got.json["messages"] for got in running.provider.got]
         assert all(paired(messages) for messages in told)
-        for before, after in zip(told, told[1:], strict=False):
+        for before, after in pairwise(told):
             assert after[: len(before)] == before
         last = [call["function"]["name"] for m in told[-1] for call in m.get("tool_calls") or ()]
         assert last == ["drop", "delete", "read"]
