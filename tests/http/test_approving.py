@@ -357,6 +357,24 @@ async def test_without_the_store_nothing_is_released(store: Store, way: str, met
         assert await held(store) == {}
 
 
+@pytest.mark.parametrize("method", ["get", "claim"])
+async def test_what_was_approved_is_released_once_the_store_answers_again(store: Store, method: str) -> None:
+    """A request that came meanwhile goes on without the call; the call is not lost for that."""
+    away = Away(store, method)
+    async with live(away, tools=TOOL) as running:  # type: ignore[arg-type]
+        running.provider.script = then(Said(calls=[DELETE]), Said("One moment."), Said("Deleted."))
+        agent = Agent(running, stream=False)
+        await agent.turn()
+        await desk(store).approve((await asked_of(store, agent.session)).id, "ann")
+        for words, executed in (("go on", []), ("and now", ["delete"])):
+            go_on(agent, words)
+            await agent.turn()
+            assert agent.executed == executed
+            away.methods.clear()
+        await agent.turn()
+        assert (agent.text, agent.executed) == ("Deleted.", ["delete"])
+
+
 @BOTH
 async def test_a_store_that_is_slow_to_answer_is_asked_again(store: Store, stream: bool) -> None:
     away = Away(store, "get")
