@@ -158,8 +158,12 @@ def _check(given: argparse.Namespace) -> int:
 
     checked, _ = config.load(given.file, os.environ)
     policy = checked.policy_value()
-    told = f"mode {policy.mode}, {len(policy.detectors)} detectors, upstream {checked.upstream.url}"
-    print(f"{given.file} is fine: {told}")
+    where = checked.addresses
+    shown = "upstreams " + ", ".join(f"{name} {url}" for name, url in where.items())
+    told = shown if len(where) > 1 else f"upstream {next(iter(where.values()))}"
+    print(f"{given.file} is fine: mode {policy.mode}, {len(policy.detectors)} detectors, {told}")
+    for warning in checked.warnings():
+        print(f"  warning: {warning}")
     for limit in policy.limits:
         print(f"  {limit.scope} {limit.dimension} <= {limit.limit:,}")
     return OK

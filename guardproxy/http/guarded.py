@@ -45,7 +45,7 @@ class Guarded:
     @property
     def first(self) -> bool:
         """Whether nothing was sent back yet."""
-        return not self.turn.outcome.earlier
+        return not self.turn.outcome.asked_back
 
     async def serve(self) -> web.StreamResponse:
         """Ask until there is an answer to hand on. A client that leaves pays for what was produced."""

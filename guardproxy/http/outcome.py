@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from guardproxy.core import pricing
 from guardproxy.core.budget import Need
@@ -12,6 +12,9 @@ from guardproxy.core.edit import Reject
 from guardproxy.core.model import Call, Message, Usage
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import GuardError
+
+if TYPE_CHECKING:
+    from guardproxy.http.upstream import Upstream
 
 NO_USAGE = Usage()
 """No tokens."""
@@ -44,7 +47,10 @@ class Seen(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """An attempt of this turn that was not the last: what the model proposed in it was sent back. See `Outcome`."""
+    """An attempt of this turn that was not the last: what the model proposed in it was sent back. See `Outcome`.
+
+    `moved`: nothing was proposed; another upstream was asked the same in its place.
+    """
 
     reason: str
     usage: Usage | None
@@ -56,6 +62,8 @@ class Earlier:
     first_chunk_ns: int
     ended_ns: int
     error_type: str = ""  # of one that failed
+    upstream: Upstream | None = None
+    moved: bool = False
 
     def used(self, need: Need) -> Usage:
         """What it used: the provider's figures, else estimated input and what was produced, marked so."""
@@ -89,6 +97,7 @@ class Outcome:
     whole: bool = False  # the answer comes in one piece: who leaves before does not see it, but it is made
     blind: bool = False  # the answer could not be looked into
     too_long: bool = False  # the provider refused the conversation for its length
+    upstream: Upstream | None = None  # whom the last attempt asked, where there are several
     upstream_status: int = 0
     upstream_started_ns: int = 0
     first_chunk_ns: int = 0
@@ -96,7 +105,7 @@ class Outcome:
     begin_ns: int = 0
     settle_ns: int = 0
     errors: list[str] = field(default_factory=list)
-    reason: str = "first"  # of the last attempt: first, reask, repair, verify, finalize
+    reason: str = "first"  # of the last attempt: first, failover, reask, repair, verify, finalize
     earlier: tuple[Earlier, ...] = ()  # the attempts before the last
     objected: tuple[tuple[Objection, Call, int], ...] = ()  # with the call and the attempt, from 1
     verification: str = ""  # of the final answer: passed, failed; "" = not looked at
@@ -120,7 +129,12 @@ class Outcome:
         self.outcome, self.answer, self.status, self.text = "answered", "own", 200, text
         self.text_chars = 0  # nobody is charged for our words
 
-    def pass_over(self, seen: Seen | None, error_type: str = "") -> None:
+    @property
+    def asked_back(self) -> bool:
+        """Whether something was sent back to the model; an attempt that another upstream took over is none of that."""
+        return any([not one.moved for one in self.earlier]) if self.earlier else False
+
+    def pass_over(self, seen: Seen | None, error_type: str = "", *, moved: bool = False) -> None:
         """An attempt is over whose answer is not handed on: the next one begins with nothing. None: none was seen."""
         one = Earlier(
             self.reason,
@@ -133,6 +147,8 @@ class Outcome:
             self.first_chunk_ns,
             time.time_ns(),
             error_type,
+            self.upstream,
+            moved,
         )
         self.earlier += (one,)
         self.usage, self.produced_chars, self.first_chunk_ns = None, 0, 0

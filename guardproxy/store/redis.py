@@ -24,6 +24,7 @@ from guardproxy.store.checkpoints import Checkpoints
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
 from guardproxy.store.runs import Runs
+from guardproxy.store.stays import Stays
 
 ORGS = "gp:orgs"
 """Set of the orgs seen, for the sweeper. No TTL."""
@@ -54,6 +55,7 @@ SCRIPTS = {
     "label": ("state.lua", "label.lua"),
     "approval": ("state.lua", "handover.lua", "approval.lua"),
     "checkpoint": ("state.lua", "checkpoint.lua"),
+    "stay": ("stay.lua",),
     "run": ("state.lua", "handover.lua", "look.lua", "run.lua"),
 }
 """Scripts by name, and the files each is made of."""
@@ -79,6 +81,7 @@ class Store:
         self.approvals = Approvals(client)
         self.runs = Runs(client)
         self.checkpoints = Checkpoints(client)
+        self.stays = Stays(client)
         self._orgs: set[str] = set()
         self._orgs_of = 0
         self._known = Memo[str, bool](KNOWN)
