@@ -22,8 +22,8 @@ from guardproxy.store.labels import Labels
 if TYPE_CHECKING:
     from guardproxy.store.approvals import Approvals
     from guardproxy.store.checkpoints import Checkpoints
-    from guardproxy.store.stays import Stays
     from guardproxy.store.runs import Runs
+    from guardproxy.store.stays import Stays
 
 OWED = 10_000
 """Turns remembered for the store while it is away; the oldest fall out first."""

@@ -132,7 +132,7 @@ class Outcome:
     @property
     def asked_back(self) -> bool:
         """Whether something was sent back to the model; an attempt that another upstream took over is none of that."""
-        return any([not one.moved for one in self.earlier]) if self.earlier else False
+        return bool(self.earlier) and not all(one.moved for one in self.earlier)
 
     def pass_over(self, seen: Seen | None, error_type: str = "", *, moved: bool = False) -> None:
         """An attempt is over whose answer is not handed on: the next one begins with nothing. None: none was seen."""

@@ -221,8 +221,9 @@ class Parent:
         base = f"http://{_shown(listen.host)}:{self._port}"
         store = "redis" if config.store.url else f"embedded store in {config.data_dir}"
         workers = f"{listen.workers} worker{'' if listen.workers == 1 else 's'}"
+        where = ", ".join(config.addresses.values())
         return [
-            f"guardproxy {__version__} serves {base}/v1 for {', '.join(config.addresses.values())} ({workers}, {store})",
+            f"guardproxy {__version__} serves {base}/v1 for {where} ({workers}, {store})",
             f"metrics and health: http://{_shown(config.admin.host)}:{self._admin_port}/metrics",
             "Point an agent at it with one of:",
             f"  export OPENAI_BASE_URL={base}/v1",

@@ -35,7 +35,7 @@ async def admin(**given: Any) -> AsyncIterator[Callable[..., Any]]:
     sight = Sight(
         workers=lambda: given.get("workers", 1),
         draining=lambda: given.get("draining", False),
-        upstream=lambda: given["upstream"],
+        upstreams=lambda: given["upstreams"] if "upstreams" in given else {"default": given["upstream"]},
         store=fit,
         store_needed=lambda: given.get("needed", False),
         metrics=metrics,
