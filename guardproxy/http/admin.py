@@ -27,8 +27,8 @@ UPSTREAM_SECONDS = 10.0
 class Sight:
     """What the parent lets the admin listener see and do. `store` raises StoreError when it is not there or not fit.
 
-    `upstreams`: where requests go, addresses by name. `panic` answers how the switch stands and whether the store, where
-    workers read it, has yet to be told.
+    `upstreams`: where requests go, by name. `panic` answers how the switch stands and whether the store, where workers
+    read it, has yet to be told.
     """
 
     workers: Callable[[], int]
