@@ -5,6 +5,7 @@ Such a body is taken whole, so that it can be sent again. Everything else goes t
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,10 @@ from guardproxy.telemetry.report import FAILOVER, FIRST
 
 if TYPE_CHECKING:
     from guardproxy.http.app import Proxy
+
+
+PIECE = 256 << 10
+"""Bytes that are written at once."""
 
 
 def applies(request: web.BaseRequest) -> bool:
@@ -87,4 +92,11 @@ def _send(
 ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
     upstream, name = member.upstream, member.named(model) if model else ""
     headers = upstream.request_headers(request.headers, identity=False, plain=bool(name))
-    return upstream.send(request.method, path, renamed(body.plain, name) if name else body.raw, headers)
+    sent = renamed(body.plain, name) if name else body.raw
+    return upstream.send(request.method, path, _pieces(sent), [*headers, ("Content-Length", str(len(sent)))])
+
+
+async def _pieces(body: bytes) -> AsyncIterator[bytes]:
+    """A long body is not written in one go: the loop has other things to do."""
+    for at in range(0, len(body), PIECE):
+        yield body[at : at + PIECE]

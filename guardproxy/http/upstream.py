@@ -47,7 +47,7 @@ HOP_BY_HOP = frozenset(
 RETRY_AFTER_S = 0.2
 """Pause before a connection is tried again: a restarting provider needs a moment."""
 
-Body = AsyncIterable[bytes] | bytes | None
+Body = AsyncIterable[bytes] | None
 
 NOT_OPEN = "the upstream connection pool is not open"
 

@@ -216,7 +216,9 @@ async def test_after_the_first_byte_nobody_else_is_asked(store: Store, heard: He
 @pytest.mark.parametrize(("most", "asked"), [(1, "a"), (2, "ab"), (3, "abc")])
 async def test_no_more_are_asked_than_allowed(store: Store, most: int, asked: str) -> None:
     async with several(store, names="abc", failover={"most": most}) as run:
-        run.say(**{name: Said(status=500 + at, raw=b'{"error":{"message":"%d"}}' % at) for at, name in enumerate("abc")})
+        run.say(
+            **{name: Said(status=500 + at, raw=b'{"error":{"message":"%d"}}' % at) for at, name in enumerate("abc")}
+        )
         answer = await run.post()
         assert "".join(run.asked) == asked
         assert answer.status == 499 + most  # the last one's own words
@@ -236,9 +238,7 @@ async def test_a_retry_after_puts_an_upstream_aside_for_that_long(store: Store) 
 
 async def test_if_all_are_aside_the_one_that_is_due_first_is_asked(store: Store) -> None:
     async with several(store) as run:
-        run.say(
-            a=Said(status=429, headers={"Retry-After": "20"}), b=Said(status=429, headers={"Retry-After": "10"})
-        )
+        run.say(a=Said(status=429, headers={"Retry-After": "20"}), b=Said(status=429, headers={"Retry-After": "10"}))
         assert (await run.post()).headers["Retry-After"] == "10"
         run.say(a=Said("a"), b=Said(status=429, headers={"Retry-After": "9"}))
         answer = await run.post()
@@ -266,7 +266,7 @@ async def test_one_that_fails_repeatedly_is_put_aside_and_tried_by_one_request(
         run.now[0] += 31
         gate = asyncio.Event()
         run.say(a=Said("a", wait=gate.wait()), b=Said("b"))
-        trial = asyncio.create_task(run.post())
+        trial = asyncio.get_running_loop().create_task(run.post())
         while not run.providers["a"].got:
             await asyncio.sleep(0.01)
         others = await asyncio.gather(*[run.post() for _ in range(5)])
@@ -291,7 +291,7 @@ async def test_a_client_that_leaves_a_trial_does_not_close_the_way(store: Store)
         await run.post()
         run.now[0] += 6
         run.say(a=Said("a", wait=asyncio.Event().wait()), b=Said("b"))
-        gone = asyncio.create_task(run.post())
+        gone = asyncio.get_running_loop().create_task(run.post())
         while not run.providers["a"].got:
             await asyncio.sleep(0.01)
         gone.cancel()
@@ -350,13 +350,15 @@ async def test_keys_go_to_their_own_upstream_and_nowhere_else(
         wrong = Said(status=503)
         run.say(a=wrong, b=wrong, c=wrong)
         answer = await run.post(unique("keys"))
-        sent = {name: provider.got[0].headers["Authorization"] for name, provider in run.providers.items() if provider.got}
+        sent = {
+            name: provider.got[0].headers["Authorization"] for name, provider in run.providers.items() if provider.got
+        }
         assert sent == {"a": f"Bearer {KEYS['a']}", "b": "Bearer k", "c": f"Bearer {KEYS['c']}"}
         report = await heard.next()
         async with run.running.client.get(f"{run.running.url}/v1/models") as models:
             seen = f"{models.headers} {await models.read()!r}"
         config = repr(run.running.proxy.upstreams) + seen
-        keys = [key for key in await store._client.command("KEYS", "*")]  # type: ignore[attr-defined]
+        keys = list(await store._client.command("KEYS", "*"))  # type: ignore[attr-defined]
         values = [await store._client.command("DUMP", key) for key in keys]
         for key in KEYS.values():
             for where in (answer.body, answer.headers, repr(report), caplog.text, config, repr(values)):
