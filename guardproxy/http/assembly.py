@@ -88,7 +88,7 @@ def _upstreams_of(config: Config, telemetry: Telemetry) -> tuple[Upstream, Upstr
         default,
         rules,
         clock=time.monotonic,
-        on_aside=lambda name, reason: asides({"upstream.name": name, "reason": reason}, 1),
+        on_aside=lambda name, reason: asides({"name": name, "reason": reason}, 1),
     )
     return default or members[0].upstream, upstreams
 

@@ -72,7 +72,7 @@ async def _ask(turn: Turn, upstreams: Upstreams, member: Member, body: bytes, *,
 def count(proxy: Proxy, member: Member, reason: str, status: int, error_type: str) -> None:
     """Count an attempt. `status` 0: there was no answer."""
     wrong = error_type or (str(status) if status >= 400 else "")
-    labels = {"upstream.name": member.name, "reason": reason, "status_code": status or "", "error.type": wrong}
+    labels = {"name": member.name, "reason": reason, "status_code": status or "", "error.type": wrong}
     proxy.telemetry.count("upstream.attempts", labels, 1)
 
 

@@ -17,7 +17,7 @@ from aiohttp import web
 from guardproxy.http.assembly import assemble
 from guardproxy.secrets import derive
 from guardproxy.store.redis import Store
-from guardproxy.telemetry import Telemetry, TurnReport
+from guardproxy.telemetry import Telemetry, TurnReport, log
 from tests.http.test_guarded import Agent
 from tests.http_store import counted, held
 from tests.live import SECRET, Answer, Json, Live, Provider, Said, config_of, live, serve, unique
@@ -114,6 +114,22 @@ async def test_who_is_asked(store: Store, heard: Heard, name: str, stream: bool)
 
 def ports(report: TurnReport) -> list[int]:
     return [one.server.port for one in report.attempts if one.server]
+
+
+async def test_what_is_counted_and_logged(store: Store, heard: Heard) -> None:
+    async with several(store, heard, failover={"failures": 1}) as run:
+        run.say(a=Said(status=503), b=Said("ok"))
+        await run.post()
+        report = await heard.next()
+        await run.running.proxy.quiet()
+        series = heard.snapshot().series
+        assert series["guardproxy.upstream.attempts"] == {
+            ("a", "first", "503", "503"): [1.0],
+            ("b", "failover", "200", ""): [1.0],
+        }
+        assert series["guardproxy.upstream.asides"] == {("a", "failures"): [1.0]}
+        assert "guardproxy.reasks" not in series
+        assert log.fields_of(report)["upstream"] == "b"
 
 
 async def test_a_turn_with_a_failover_is_one_turn_with_one_hold(store: Store, heard: Heard) -> None:
@@ -276,10 +292,10 @@ async def test_one_that_fails_repeatedly_is_put_aside_and_tried_by_one_request(
         run.say(a=Said("a"))
         assert (await run.post()).headers["x-guardproxy-upstream"] == "a"
     asides = [labels for name, labels in counts if name == "upstream.asides"]
-    assert asides == [{"upstream.name": "a", "reason": "failures"}] * 2
+    assert asides == [{"name": "a", "reason": "failures"}] * 2
     attempts = [labels for name, labels in counts if name == "upstream.attempts"]
-    assert attempts[0] == {"upstream.name": "a", "reason": "first", "status_code": 500, "error.type": "500"}
-    assert attempts[1] == {"upstream.name": "b", "reason": "failover", "status_code": 200, "error.type": ""}
+    assert attempts[0] == {"name": "a", "reason": "first", "status_code": 500, "error.type": "500"}
+    assert attempts[1] == {"name": "b", "reason": "failover", "status_code": 200, "error.type": ""}
     told = [record.getMessage() for record in caplog.records if "upstream a" in record.getMessage()]
     assert told[0] == "upstream a is put aside for 30 s: 2 failures in a row, the last: 500"
     assert told[-1] == "upstream a answers again"
