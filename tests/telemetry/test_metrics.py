@@ -123,9 +123,9 @@ def test_a_failed_attempt_is_counted_by_its_duration_only():
 def test_attempts_at_several_upstreams_are_observed_by_their_address():
     good = replace(turn(1).attempts[0], server=Server("b", "b.example", 443))
     bad = replace(good, status=503, error_type="503", server=Server("a", "a.example", 443))
-    series = series(turn(1, attempts=(bad, good), server_address="b.example"))["gen_ai.client.operation.duration"]
+    found = series(turn(1, attempts=(bad, good), server_address="b.example"))["gen_ai.client.operation.duration"]
 
-    assert sorted(labels[-2:] for labels in series) == [("a.example", "503"), ("b.example", "")]
+    assert sorted(labels[-2:] for labels in found) == [("a.example", "503"), ("b.example", "")]
 
 
 @pytest.mark.parametrize(("trips", "expected"), [((8.0,), 1), ((-1.0,), 0), ((), 0)])
