@@ -92,7 +92,7 @@ def _send(
 ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
     upstream, name = member.upstream, member.named(model) if model else ""
     headers = upstream.request_headers(request.headers, identity=False, plain=bool(name))
-    sent = renamed(body.plain, name) if name else body.raw
+    sent = renamed(body.plain, model, name) if name else body.raw
     return upstream.send(request.method, path, _pieces(sent), [*headers, ("Content-Length", str(len(sent)))])
 
 

@@ -57,7 +57,7 @@ async def _ask(turn: Turn, upstreams: Upstreams, member: Member, body: bytes, *,
     """One upstream's answer: `relay.post` for one of several."""
     done, upstream = turn.outcome, member.upstream
     name = member.named(turn.ask.model)
-    body = renamed(body, name) if name else body
+    body = renamed(body, turn.ask.model, name) if name else body
     untouched = body is turn.ask.body
     headers = upstream.request_headers(turn.request.headers, identity=identity, plain=not untouched)
     done.upstream = upstream

@@ -60,10 +60,14 @@ RENAMED = {
     ),
     b'{"m":{"model":"m"},"model":"m"}': b'{"m":{"model":"m"},"model":"n\\"w"}',
     b'\xef\xbb\xbf{"model":"m"}': b'\xef\xbb\xbf{"model":"n\\"w"}',
+    b'{"model":"m","x":{"model":"m"}}': b'{"model":"n\\"w","x":{"model":"m"}}',
+    b'{"x":{"model":"l","model":{}},"model":"m"}': b'{"x":{"model":"l","model":{}},"model":"n\\"w"}',
+    b'{"x\\"model":"m","model":"m"}': b'{"x\\"model":"m","model":"n\\"w"}',
+    b'{"model":"m","model":"m"}': b'{"model":"m","model":"n\\"w"}',
     b'{"a":1}': b'{"a":1}',
 }
 
 
 @pytest.mark.parametrize("body", RENAMED)
 def test_renamed(body: bytes) -> None:
-    assert passthrough.renamed(body, 'n"w') == RENAMED[body]
+    assert passthrough.renamed(body, "m", 'n"w') == RENAMED[body]
