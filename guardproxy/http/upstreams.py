@@ -22,6 +22,9 @@ _log = logging.getLogger(__name__)
 MODELS = 4096
 """Models remembered with their upstreams, up to twice as many; names are made up by clients."""
 
+LONGEST = 256
+"""Characters of a name that is remembered: what is longer names no model."""
+
 STAYS = 16_000
 """Sessions remembered with their upstream, up to twice as many; some 4 MB."""
 
@@ -69,7 +72,8 @@ class Member:
         found = self._names[model]
         if found is None:
             found = next((name for glob, name in self.rename.items() if fnmatchcase(model, glob)), "")
-            self._names.keep(model, found)
+            if len(model) <= LONGEST:
+                self._names.keep(model, found)
         return found
 
     def free(self, now: float) -> bool:
@@ -107,7 +111,9 @@ class Upstreams:
         """Those that serve a model, in their order; without a model the default, or the first. `BadAsk` for none."""
         found = self._groups[model]
         if found is None:
-            found = self._groups.keep(model, self._found(model))
+            found = self._found(model)
+            if len(model) <= LONGEST:
+                self._groups.keep(model, found)
         if not found:
             message = f"no upstream serves the model {model[:200]!r} (upstreams.NAME.models)"
             raise BadAsk(message, status=404, code="model_not_found", param="model")

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from guardproxy.store.redis import Store
-from tests.http.test_failover import KEYS, Several, several
+from tests.http.test_failover import KEYS, Several, several, until
 from tests.live import Said
 
 MINE = {"b": {"models": ["embed-*"], "rename": {"embed-1": "b/embed"}}, "c": {"models": ["embed-*"]}}
@@ -100,8 +100,7 @@ async def test_bad_bodies_and_counts(store: Store) -> None:
         gate = asyncio.Event()
         run.say(a=Said("a", wait=gate.wait()))
         waiting = asyncio.get_running_loop().create_task(run.running.post(b'{"model":"gpt-4o"}', path="/v1/embeddings"))
-        while not run.providers["a"].got:
-            await asyncio.sleep(0.01)
+        await until(lambda: run.providers["a"].got)
         assert (run.running.proxy.in_flight, run.running.proxy.arriving) == (1, 0)
         gate.set()
         await waiting

@@ -74,6 +74,13 @@ def clocked(running: Live, now: list[float]) -> None:
     running.proxy.upstreams._clock = lambda: now[0]
 
 
+async def until(seen: Callable[[], object]) -> None:
+    """Wait for it, not for ever."""
+    async with asyncio.timeout(5):
+        while not seen():
+            await asyncio.sleep(0.01)
+
+
 ANSWERS = {
     # status and headers of the first: who is asked then, what the client gets
     "well": (Said("from a"), ["a"], 200, "a"),
@@ -283,8 +290,7 @@ async def test_one_that_fails_repeatedly_is_put_aside_and_tried_by_one_request(
         gate = asyncio.Event()
         run.say(a=Said("a", wait=gate.wait()), b=Said("b"))
         trial = asyncio.get_running_loop().create_task(run.post())
-        while not run.providers["a"].got:
-            await asyncio.sleep(0.01)
+        await until(lambda: run.providers["a"].got)
         others = await asyncio.gather(*[run.post() for _ in range(5)])
         assert {one.headers["x-guardproxy-upstream"] for one in others} == {"b"}
         gate.set()
@@ -308,13 +314,11 @@ async def test_a_client_that_leaves_a_trial_does_not_close_the_way(store: Store)
         run.now[0] += 6
         run.say(a=Said("a", wait=asyncio.Event().wait()), b=Said("b"))
         gone = asyncio.get_running_loop().create_task(run.post())
-        while not run.providers["a"].got:
-            await asyncio.sleep(0.01)
+        await until(lambda: run.providers["a"].got)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
         await run.running.proxy.quiet()
-        while run.running.proxy.in_flight:
-            await asyncio.sleep(0.01)
+        await until(lambda: not run.running.proxy.in_flight)
         run.say(a=Said("a"))
         assert (await run.post()).headers["x-guardproxy-upstream"] == "a"
 

@@ -8,7 +8,7 @@ import pytest
 
 from guardproxy.errors import BadAsk
 from guardproxy.http.upstream import Upstream
-from guardproxy.http.upstreams import LONGEST_ASIDE_S, Member, Rules, Upstreams, group_name, seconds_of
+from guardproxy.http.upstreams import LONGEST, LONGEST_ASIDE_S, Member, Rules, Upstreams, group_name, seconds_of
 
 RULES = Rules()
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -54,6 +54,17 @@ def test_who_serves_a_model(model: str) -> None:
 
     assert group_name(upstreams.group(model)) == GROUPS[model]
     assert upstreams.group(model) is upstreams.group(model)
+
+
+def test_names_that_are_none_are_not_remembered() -> None:
+    upstreams = Clocked()
+    member = Member(Upstream("http://a/v1"), ("*",), {"gpt-*": "x"})
+    for number in range(3):
+        name = f"gpt-{number}" * LONGEST
+        assert group_name(upstreams.group(name)) == "a"
+        assert member.named(name) == "x"
+
+    assert (len(upstreams._groups), len(member._names)) == (0, 0)
 
 
 def test_without_a_default() -> None:
