@@ -27,6 +27,7 @@ async def ask(run: Guarded) -> Answer | None:
     except UpstreamError as error:
         if run.first:
             raise
+        run.turn.outcome.lose(error)
         _fail(run, error.code)
         return None
     streamed = run.turn.response is not None

@@ -71,6 +71,7 @@ class Guarded:
             except UpstreamError as error:
                 if self.first:
                     raise
+                self.turn.outcome.lose(error)
                 return await attempt.give_up(self, error.code)
             finally:
                 answer.end()

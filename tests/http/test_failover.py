@@ -458,3 +458,23 @@ async def test_one_upstream_is_told_nothing_of_all_this(store: Store, heard: Hea
         report = await heard.next()
         assert [one.server for one in report.attempts] == [None]
         assert json.loads(answer.body)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_what_may_have_been_sent_is_never_free(store: Store, heard: Heard, stream: bool) -> None:
+    """No answer in time: the hold stays charged, as an estimate, and is not asked again elsewhere."""
+    entry = {"first_byte_seconds": 0.3, "idle_seconds": 0.3}
+    async with several(
+        store, heard, entries={"a": entry}, policy={"limits": {"session": {"total_tokens": 9999}}}
+    ) as run:
+        run.say(a=Said("late", wait=asyncio.Event().wait()))
+        answer = await run.post(unique("lost"), stream=stream)
+        assert (answer.status, run.asked) == (504, ["a"])
+        report = await heard.next()
+        await run.running.proxy.quiet()
+        used = await counted(store, answer.headers["x-guardproxy-session-id"])
+        assert report.usage.estimated
+        assert report.usage.input > 0
+        assert report.usage.output == (0 if stream else 4096)
+        assert used["s:total_tokens"] == (report.usage.input + report.usage.output, 0)
+        assert await held(store) == {}
