@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
@@ -97,8 +98,14 @@ def _in_vain(where: str, globs: Sequence[str]) -> Iterator[str]:
             yield f"{where}: {glob!r} begins or ends with a space, which no model's name does"
 
 
+def without_password(url: str) -> str:
+    """An address as it may be shown: a name and a password in it are a key."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
 def _host(url: str) -> str:
-    return url.partition("://")[2].partition("/")[0]
+    return urlsplit(url).netloc.rpartition("@")[2]
 
 
 def covers(glob: str, other: str) -> bool:

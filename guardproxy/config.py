@@ -136,9 +136,10 @@ class Config(Section):
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Where requests may go, by name; the name of the only one is "default", too."""
-        default = {_upstreams.RESERVED: self.upstream.url} if self.has_default else {}
-        return default | {one.name: one.url for one in self.upstreams}
+        """Where requests may go, by name, without passwords; the name of the only one is "default", too."""
+        found = {_upstreams.RESERVED: self.upstream.url} if self.has_default else {}
+        found |= {one.name: one.url for one in self.upstreams}
+        return {name: _upstreams.without_password(url) for name, url in found.items()}
 
     def warnings(self) -> list[str]:
         """What the document says in vain, in sentences."""

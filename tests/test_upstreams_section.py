@@ -68,6 +68,10 @@ def test_keys_are_not_shown(tmp_path: Path) -> None:
 
     assert made.upstreams[0].api_key == "s3cr3t"
     assert "s3cr3t" not in repr(made)
+    inside = load(
+        tmp_path, "upstream: {url: 'http://u:s3cr3t@a:1/v1'}\nupstreams: [{name: b, url: 'http://s3cr3t@b/v1'}]"
+    )
+    assert inside.addresses == {"default": "http://a:1/v1", "b": "http://b/v1"}
 
 
 def test_none_of_them_is_this_proxy(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -88,7 +89,7 @@ class Guarded:
         calls = turn.inspection is not None and self.drop is None
         if turn.ask.choices > 1 or not (text or calls):
             return None
-        return Gate(turn.inspection.concerns if calls and turn.inspection else _nothing, text=text, calls=True)
+        return Gate(_every if calls and turn.proxy.wants.people else partial(_wanted, turn, calls, text), text=text)
 
     # -------------------------------------------------------------------------------------------- what we say to it
 
@@ -137,7 +138,7 @@ class Guarded:
 
     def add(self, look: Look, after: Sequence[bytes]) -> None:
         """The answer that the client does not get stands in the conversation from now on, with what it is told."""
-        self.rounds += [look.watcher.raw_message(), *after]
+        self.rounds += [self.turn.surface.sound(look.watcher.raw_message()), *after]
         self._said = look.watcher.joint().text
 
     def passed(self, look: Look | None, error_type: str = "") -> None:
@@ -189,7 +190,7 @@ class Guarded:
         if objections:
             raw = look.watcher.raw_calls()
             texts = {one.position: one.text for one in objections}
-            calls = [(at, raw[at]) for at in sorted(texts)]
+            calls = [(at, turn.surface.sound(raw[at])) for at in sorted(texts)]
             after = turn.surface.results([raw[at] for at in sorted(texts)], [texts[at] for at in sorted(texts)])
         said = self._said
         turn.outcome.text = GAP.join(part for part in (said, turn.outcome.text) if part)
@@ -211,6 +212,7 @@ class Guarded:
         """End the answer in our words: the model is not asked any more."""
         turn = self.turn
         joint = turn.joint
+        deciding.closed(turn)
         turn.outcome.own(GAP.join(part for part in (joint.text if joint else "", text) if part))
         if self.rounds:
             turn.kept.append(PutBack(turn.ask.count, before=tuple(self.rounds), said=self._said))
@@ -221,5 +223,12 @@ class Guarded:
         return await self.outlet.finish(body)
 
 
-def _nothing(_tool: str) -> bool:
-    return False
+def _wanted(turn: Turn, calls: bool, final: bool, tool: str) -> bool:  # noqa: FBT001  # but for the tool, bound before
+    """Whether a call has to wait: it is judged, or it may be the final answer."""
+    if calls and turn.inspection is not None and turn.inspection.concerns(tool):
+        return True
+    return final and any(rule.concerns(tool) for rule in turn.proxy.policy.tools.final)
+
+
+def _every(_tool: str) -> bool:
+    return True

@@ -13,19 +13,25 @@ from guardproxy.core.model import Decision, Rung
 from guardproxy.core.policy import Policy
 from guardproxy.core.proposals import Inspection
 from guardproxy.core.scoped_exemption import ScopedExemption
+from guardproxy.core.tool_rules import ToolRule
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
 
 
 class Wants(NamedTuple):
-    """What a policy looks at on every turn: results on their way in, calls without a loop, final answers."""
+    """What a policy looks at on every turn: results on their way in, calls without a loop, final answers.
+
+    `people`: calls may wait for a person. Then all calls of an answer wait until they are judged, since what waits goes
+    with what stands beside it: nothing of it is carried out twice.
+    """
 
     cleans: bool
     calls: bool
     finals: bool
     holds: bool  # final answers are held, since one may be sent back
     guards: bool  # calls that nobody may see unjudged: forbidden ones, and those that a person has to allow
+    people: bool  # calls may wait for a person: then all of an answer do
 
 
 def wants(policy: Policy, *, verifies: str = "") -> Wants:
@@ -38,11 +44,13 @@ def wants(policy: Policy, *, verifies: str = "") -> Wants:
         calls=bool(tools.deny or tools.approval or tools.human) or getattr(asked, "mode", "off") != "off",
         finals=bool(checks) or verifies in ("observe", "enforce"),
         holds=policy.final.hold and enforced,
-        guards=any(
-            listed and getattr(policy.proposals.get(name), "mode", "off") == "enforce"
-            for name, listed in (("deny", tools.deny), ("approval", tools.approval))
-        ),
+        guards=_enforced(policy, ("deny", tools.deny), ("approval", tools.approval)),
+        people=_enforced(policy, ("approval", tools.approval), ("human", tools.human)),
     )
+
+
+def _enforced(policy: Policy, *rules: tuple[str, tuple[ToolRule, ...]]) -> bool:
+    return any(listed and getattr(policy.proposals.get(name), "mode", "off") == "enforce" for name, listed in rules)
 
 
 def clean(turn: Turn) -> tuple[Edit, ...]:
@@ -69,7 +77,9 @@ def clean(turn: Turn) -> tuple[Edit, ...]:
         action = found.fatal.action
         rung = Rung.CUT if action == "pause" else Rung.FINALIZE
         reason = found.fatal.reason
-        turn.decision = Decision(action, rung, "hygiene.errors", 1, reason, findings=decision.findings)
+        turn.decision = Decision(
+            action, rung, "hygiene.errors", 1, reason, findings=decision.findings, errors=decision.errors
+        )
     return found.edits
 
 

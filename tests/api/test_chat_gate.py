@@ -119,6 +119,8 @@ def test_the_text_of_a_final_answer_is_held_where_that_is_wanted() -> None:
     assert (out, watcher.holding) == (with_calls, False)
     out, watcher = gated(with_calls, ALL, text=True)
     assert ("let me see" in out.decode(), watcher.holding) == (True, True)
+    client = Client(out + watcher.release(frozenset()))
+    assert (client.text, client.calls, client.finishes) == ("let me see", [], ["stop"])
 
 
 def test_an_answer_with_several_choices_or_an_error_is_never_held() -> None:
@@ -526,3 +528,43 @@ def test_a_real_client_makes_one_message_of_joined_attempts() -> None:
     assert [(call.id, call.function.arguments) for call in choice.message.tool_calls or []] == [("c21", '{"n":1}')]
     assert found.usage is not None
     assert found.usage.total_tokens == 15
+
+
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+def test_golden_without_its_calls(path: Path) -> None:
+    out, watcher = gated(path.read_bytes())
+    seen = watcher.seen()
+    after = chat.watch(ask(stream=True))
+    after.feed(out + watcher.release(frozenset()) + watcher.finish())
+    after.finish()
+    assert (after.calls, after.text, after.usage) == ((), seen.text, seen.usage)
+    assert after.complete == seen.complete
+    if seen.calls and seen.complete:
+        assert after.finish_reason == "stop"
+
+
+@settings(max_examples=200 * FUZZ, deadline=None)
+@given(wild, wild, st.data(), st.booleans(), st.booleans())
+def test_whatever_comes_can_be_taken_out_and_joined(
+    one: list[bytes], two: list[bytes], data: Any, text: bool, drop: bool
+) -> None:
+    raw = b"".join(one)
+    out, watcher = gated(cut(raw, data.draw(sizes(raw))), text=text)
+    seen = watcher.seen()
+    joint = watcher.joint()
+    after = chat.watch(ask(stream=True))
+    after.feed(out + watcher.release(frozenset()) + watcher.finish())
+    after.finish()
+    if len(watcher.answers) < 2:  # else it is not the one that was asked for
+        assert not after.calls
+        assert (after.text, after.complete) == (seen.text, seen.complete)
+    edits = DropCalls(CUT) if drop else None
+    later = chat.watch(ask(stream=True), gate=chat.Gate(ALL, text=text), joint=joint, drop=edits)
+    total = b"".join([later.feed(part) for part in two]) + later.finish() + later.release()
+    count = sum(event.strip() == b"data: [DONE]" for event in events(total))
+    assert count <= 1
+    again = chat.watch(ask(stream=True))
+    again.feed(total)
+    again.finish()
+    if not drop and len(later.answers) < 2:
+        assert list(again.calls) == list(later.calls)
