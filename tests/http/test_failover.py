@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import random
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -478,3 +479,44 @@ async def test_what_may_have_been_sent_is_never_free(store: Store, heard: Heard,
         assert report.usage.output == (0 if stream else 4096)
         assert used["s:total_tokens"] == (report.usage.input + report.usage.output, 0)
         assert await held(store) == {}
+
+
+async def test_many_at_once_while_upstreams_come_and_go(store: Store, heard: Heard) -> None:
+    """As long as one is well every client gets its answer; no hold is left, no turn is counted twice."""
+    chance = random.Random(5)
+    limits = {"session": {"total_tokens": 10**6}, "span": {"turns": 1000}}
+    async with several(store, heard, names="abc", policy={"limits": limits}, failover={"failures": 2}) as run:
+
+        def unwell(_got: Any) -> Said:
+            return Said(
+                status=chance.choice((200, 429, 500, 503, 529)), usage={"prompt_tokens": 10, "completion_tokens": 5}
+            )
+
+        run.say(a=unwell, b=unwell, c=Said("c"))
+        names = [unique(f"many{number}") for number in range(10)]
+
+        async def one(number: int) -> Answer:
+            run.now[0] += 1
+            return await run.post(names[number % 10], stream=number % 3 == 0, messages=said(number))
+
+        def said(number: int) -> list[Json]:
+            return [{"role": "user", "content": f"question {number}"}]
+
+        answers = [
+            answer
+            for start in range(0, 200, 50)
+            for answer in await asyncio.gather(*map(one, range(start, start + 50)))
+        ]
+        await run.running.proxy.quiet()
+        assert {answer.status for answer in answers} == {200}
+        assert {answer.headers["x-guardproxy-upstream"] for answer in answers} == {"a", "b", "c"}
+        reports = [await heard.next() for _ in answers]
+        attempts = [one.server.name for report in reports for one in report.attempts if one.server]
+        assert sorted(attempts) == sorted(run.asked), "every call is an attempt in a report"
+        assert max(len(report.attempts) for report in reports) == 3
+        assert await held(store) == {}
+        told = [await counted(store, name) for name in names]
+        assert sum(one["s:total_tokens"][0] for one in told) == sum(
+            report.usage.input + report.usage.output for report in reports
+        )
+        assert run.running.proxy.in_flight == 0

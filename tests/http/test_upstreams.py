@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given, strategies as st
 
 from guardproxy.errors import BadAsk
 from guardproxy.http.upstream import Upstream
@@ -200,3 +201,44 @@ def test_where_a_session_stays() -> None:
     assert upstreams.stay("s", group) is None
     upstreams.stays("s", group, "b")
     assert (upstreams.stay("s", group), upstreams.stay("s", other), upstreams.stay("t", group)) == ("b", None, None)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(0, 40),
+            st.lists(st.sampled_from([200, 404, 429, 500, 503, 0]), min_size=3, max_size=3),
+            st.text("05"),
+        ),
+        max_size=30,
+    ),
+    st.integers(1, 3),
+    st.integers(1, 3),
+)
+def test_whatever_happens_one_turn_asks_few_and_each_once(
+    turns: list[tuple[float, list[int], str]], most: int, failures: int
+) -> None:
+    """0 stands for a connection that was not made. Nobody is asked who is aside, but for the first if all are."""
+    upstreams = Clocked(Rules(most=most, failures=failures, aside_s=10))
+    group = upstreams.group("gpt-4o-mini")
+    for pause, statuses, retry_after in turns:
+        upstreams.now += pause
+        member: Member | None = upstreams.first(group)
+        asked: list[Member] = []
+        while member is not None:
+            free = [one for one in group if one.free(upstreams.now)]
+            assert member in free or not (free or asked)
+            assert member not in asked
+            asked.append(member)
+            status = statuses[group.index(member)]
+            with upstreams.trying(member):
+                pass
+            if status:
+                another = upstreams.answered(member, status, retry_after, NOON)
+                assert another is (status in (429, 500, 503))
+            else:
+                upstreams.failed(member, "upstream_unreachable")
+                another = True
+            member = upstreams.following(group, asked) if another else None
+        assert 1 <= len(asked) <= most
+        assert not any(one.tried for one in group)
