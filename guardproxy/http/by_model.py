@@ -5,9 +5,9 @@ Such a body is taken whole, so that it can be sent again. Everything else goes t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 from aiohttp import web
@@ -35,11 +35,20 @@ def applies(request: web.BaseRequest) -> bool:
     return request.body_exists and (kind == "application/json" or kind.endswith("+json"))
 
 
-async def forward(proxy: Proxy, upstreams: Upstreams, request: web.BaseRequest, path: str) -> web.StreamResponse:
+class Ask(NamedTuple):
+    """A request to be passed on. `received`: its headers that may go on; `allowed`: see `Upstreams`."""
+
+    request: web.BaseRequest
+    path: str
+    received: Mapping[str, str]
+    allowed: Sequence[str] = ()
+
+
+async def forward(proxy: Proxy, upstreams: Upstreams, ask: Ask) -> web.StreamResponse:
     """The answer of the first upstream for the body's model that does not fail, else of the last one asked."""
+    request = ask.request
     try:
-        body = await _taken(proxy, request)
-        return await _relay(proxy, upstreams, request, path, body)
+        return await _relay(proxy, upstreams, ask, await _taken(proxy, request))
     except GuardError as error:
         response = error_of(error)
         if not request.content.is_eof():
@@ -59,18 +68,16 @@ async def _taken(proxy: Proxy, request: web.BaseRequest) -> Intake:
         proxy.arriving -= 1
 
 
-async def _relay(
-    proxy: Proxy, upstreams: Upstreams, request: web.BaseRequest, path: str, body: Intake
-) -> web.StreamResponse:
+async def _relay(proxy: Proxy, upstreams: Upstreams, ask: Ask, body: Intake) -> web.StreamResponse:
     model = model_of(body.plain)
-    group = upstreams.group(model)
+    group = upstreams.group(model, ask.allowed)
     member, reason = upstreams.first(group), FIRST
     asked = [member]
     while True:
         async with AsyncExitStack() as stack:
             try:
                 with upstreams.trying(member):
-                    answer = await stack.enter_async_context(_send(member, request, path, body, model))
+                    answer = await stack.enter_async_context(_send(member, ask, body, model))
             except UpstreamError as error:
                 upstreams.failed(member, error.code)
                 count(proxy, member, reason, 0, error.code)
@@ -82,18 +89,17 @@ async def _relay(
                 failed = upstreams.answered(member, answer.status, answer.headers.get("Retry-After", ""))
                 following = upstreams.following(group, asked) if failed else None
                 if following is None:
-                    return await hand_on(request, answer, member.name)
+                    return await hand_on(ask.request, answer, member.name)
         member, reason = following, FAILOVER
         asked.append(member)
 
 
-def _send(
-    member: Member, request: web.BaseRequest, path: str, body: Intake, model: str
-) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+def _send(member: Member, ask: Ask, body: Intake, model: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
     upstream, name = member.upstream, member.named(model) if model else ""
-    headers = upstream.request_headers(request.headers, identity=False, plain=bool(name))
+    headers = upstream.request_headers(ask.received, identity=False, plain=bool(name))
     sent = renamed(body.plain, model, name) if name else body.raw
-    return upstream.send(request.method, path, _pieces(sent), [*headers, ("Content-Length", str(len(sent)))])
+    size = ("Content-Length", str(len(sent)))
+    return upstream.send(ask.request.method, ask.path, _pieces(sent), [*headers, size])
 
 
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:

@@ -7,8 +7,9 @@ failed (429, 5xx), or no connection was made. Each upstream asked is an attempt 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from guardproxy.api.passthrough import renamed
 from guardproxy.errors import StoreError, UpstreamError
@@ -23,16 +24,27 @@ if TYPE_CHECKING:
 Group = tuple[Member, ...]
 
 
-async def post(turn: Turn, upstreams: Upstreams, body: bytes, *, identity: bool) -> Answer:
-    """The beginning of the first answer of an upstream that does not fail, else that of the last one asked."""
+class Sent(NamedTuple):
+    """What is to be sent. `received`: the client's headers that may go on; `identity`: see `Upstream`."""
+
+    body: bytes
+    received: Mapping[str, str]
+    identity: bool
+
+
+async def post(turn: Turn, upstreams: Upstreams, sent: Sent, allowed: Sequence[str] = ()) -> Answer:
+    """The beginning of the first answer of an upstream that does not fail, else that of the last one asked.
+
+    `allowed`: names of those that may be asked, nothing = all.
+    """
     done = turn.outcome
-    group = upstreams.group(turn.ask.model)
+    group = upstreams.group(turn.ask.model, allowed)
     stay = await _stay(turn, upstreams, group)
     member = upstreams.first(group, stay)
     asked = [member]
     while True:
         try:
-            answer = await _ask(turn, upstreams, member, body, identity=identity)
+            answer = await _ask(turn, upstreams, member, sent)
         except UpstreamError as error:
             upstreams.failed(member, error.code)
             count(turn.proxy, member, done.reason, 0, error.code)
@@ -53,13 +65,13 @@ async def post(turn: Turn, upstreams: Upstreams, body: bytes, *, identity: bool)
         asked.append(member)
 
 
-async def _ask(turn: Turn, upstreams: Upstreams, member: Member, body: bytes, *, identity: bool) -> Answer:
+async def _ask(turn: Turn, upstreams: Upstreams, member: Member, sent: Sent) -> Answer:
     """One upstream's answer: `relay.post` for one of several."""
     done, upstream = turn.outcome, member.upstream
     name = member.named(turn.ask.model)
-    body = renamed(body, turn.ask.model, name) if name else body
+    body = renamed(sent.body, turn.ask.model, name) if name else sent.body
     untouched = body is turn.ask.body
-    headers = upstream.request_headers(turn.request.headers, identity=identity, plain=not untouched)
+    headers = upstream.request_headers(sent.received, identity=sent.identity, plain=not untouched)
     done.upstream = upstream
     done.sent, done.whole, done.upstream_started_ns = True, not turn.ask.stream, time.time_ns()
     done.upstream_status = 0

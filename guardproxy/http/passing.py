@@ -15,6 +15,7 @@ from guardproxy.http.intake import expected, malformed, too_slow
 
 if TYPE_CHECKING:
     from guardproxy.http.app import Proxy
+    from guardproxy.http.upstream import Upstream
 
 
 async def forward(proxy: Proxy, request: web.BaseRequest, path: str) -> web.StreamResponse:
@@ -27,16 +28,19 @@ async def forward(proxy: Proxy, request: web.BaseRequest, path: str) -> web.Stre
         message = "WebSocket is not spoken here; use POST"
         return error_of(BadAsk(message, status=426, code="upgrade_required"))
     proxy.telemetry.count("passthrough", {"method": request.method}, 1)
-    if proxy.upstreams is not None and by_model.applies(request):
-        return await by_model.forward(proxy, proxy.upstreams, request, path)
-    headers = proxy.upstream.request_headers(request.headers, identity=False, plain=False)
+    received, upstream = request.headers, proxy.upstream
+    if proxy.upstreams is not None:
+        if by_model.applies(request):
+            return await by_model.forward(proxy, proxy.upstreams, by_model.Ask(request, path, received))
+        upstream = proxy.upstreams.group("")[0].upstream
+    headers = upstream.request_headers(received, identity=False, plain=False)
     body = None
     if request.body_exists:
         body = Upload(proxy, request)
         if request.content_length is not None:
             headers.append(("Content-Length", str(request.content_length)))
     try:
-        return await _relay(proxy, request, path, headers, body)
+        return await _relay(upstream, request, path, headers, body)
     except GuardError as error:
         response = error_of(body.wrong if body is not None and body.wrong else error)
         if body is not None and not request.content.is_eof():
@@ -85,7 +89,7 @@ class Upload:
 
 
 async def _relay(
-    proxy: Proxy, request: web.BaseRequest, path: str, headers: list[tuple[str, str]], body: Upload | None
+    upstream: Upstream, request: web.BaseRequest, path: str, headers: list[tuple[str, str]], body: Upload | None
 ) -> web.StreamResponse:
-    async with proxy.upstream.send(request.method, path, body, headers) as answer:
-        return await hand_on(request, answer, proxy.upstream.name)
+    async with upstream.send(request.method, path, body, headers) as answer:
+        return await hand_on(request, answer, upstream.name)

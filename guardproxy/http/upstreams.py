@@ -99,29 +99,37 @@ class Upstreams:
         self.rules = rules
         self._members = tuple(members)
         self._default = (Member(default),) if default is not None else ()
+        self._all = (*self._default, *self._members)
         self._groups: Memo[str, tuple[Member, ...]] = Memo(MODELS)
         self._stays: Memo[tuple[str, str], str] = Memo(STAYS)
         self._clock = clock
         self.on_aside = on_aside
 
     def __iter__(self) -> Iterator[Upstream]:
-        return (one.upstream for one in (*self._default, *self._members))
+        return (one.upstream for one in self._all)
 
-    def group(self, model: str) -> tuple[Member, ...]:
-        """Those that serve a model, in their order; without a model the default, or the first. `BadAsk` for none."""
+    def group(self, model: str, allowed: Sequence[str] = ()) -> tuple[Member, ...]:
+        """Those that serve a model, in their order; without a model the default, or the first. `BadAsk` for none.
+
+        `allowed`: names of those that may be used, nothing = all.
+        """
         found = self._groups[model]
         if found is None:
             found = self._found(model)
             if len(model) <= LONGEST:
                 self._groups.keep(model, found)
+        if allowed:
+            found = tuple([one for one in (found if model else self._all) if one.name in allowed])
+            found = found if model else found[:1]
         if not found:
-            message = f"no upstream serves the model {model[:200]!r} (upstreams.NAME.models)"
+            what = f"the model {model[:200]!r}" if model else "requests without a model"
+            message = f"no upstream serves {what} (upstreams.NAME.models)"
             raise BadAsk(message, status=404, code="model_not_found", param="model")
         return found
 
     def _found(self, model: str) -> tuple[Member, ...]:
         if not model:
-            return self._default or self._members[:1]
+            return self._all[:1]
         serving = [one for one in self._members if any(fnmatchcase(model, glob) for glob in one.models)]
         return tuple(serving) or self._default
 

@@ -79,6 +79,32 @@ def test_without_a_default() -> None:
         assert wrong.value.status == 404
 
 
+ALLOWED = {
+    # model, what a key may use: who serves it
+    "all": ("gpt-4o-mini", (), "a,b,c"),
+    "some": ("gpt-4o-mini", ("c", "a", "gone"), "a,c"),
+    "one": ("gpt-4o", ("b",), "b"),
+    "none of them": ("gpt-4o", ("c",), ""),
+    "not the default": ("llama", ("a",), ""),
+    "the default": ("llama", ("default",), "default"),
+    "without a model": ("", ("c", "b"), "b"),
+    "without a model, the default": ("", ("default", "b"), "default"),
+    "without a model, none": ("", ("gone",), ""),
+}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_who_may_be_used(name: str) -> None:
+    model, allowed, served = ALLOWED[name]
+    upstreams = Clocked()
+    if served:
+        assert group_name(upstreams.group(model, allowed)) == served
+    else:
+        with pytest.raises(BadAsk, match="no upstream serves "):
+            upstreams.group(model, allowed)
+    assert group_name(upstreams.group(model)), "nothing of it is remembered for others"
+
+
 WAITS = {
     "20": 20,
     "0.5": 0.5,
