@@ -45,12 +45,12 @@ def assemble(
     upstream, upstreams = _upstreams_of(config, telemetry)
     verifier = config.policy.verifier
     return Proxy(
-        upstreams=upstreams,
         verifier=_verifier(verifier) if verifier.url else None,
         verifier_mode=verifier.mode if config.policy.mode == "enforce" else "observe",
         webhook=_webhook(config.webhook, telemetry) if config.webhook.url else None,
         policy=config.policy_value(),
         upstream=upstream,
+        upstreams=upstreams,
         store=store,
         telemetry=telemetry,
         printer=Fingerprinter(keys.fingerprint, config.rules_value()),
@@ -66,6 +66,16 @@ def assemble(
         fail_closed=config.store.on_failure == "closed",
         clock_offset=clock_offset,
     )
+
+
+def _verifier(section: VerifierSection) -> Verifier:
+    receiver = Receiver(section.url or "", section.secret, section.timeout_seconds)
+    return Verifier(receiver, fail=section.fail)
+
+
+def _webhook(section: WebhookSection, telemetry: Telemetry) -> Webhook:
+    receiver = Receiver(section.url or "", section.secret, section.timeout_seconds)
+    return Webhook(receiver, ended=lambda outcome: telemetry.count("webhook.events", {"outcome": outcome}, 1))
 
 
 def _upstreams_of(config: Config, telemetry: Telemetry) -> tuple[Upstream, Upstreams | None]:
@@ -104,13 +114,3 @@ def _upstream(section: UpstreamSection | NamedUpstream, name: str, setting: str,
         idle_s=section.idle_seconds,
         retries=retries,
     )
-
-
-def _verifier(section: VerifierSection) -> Verifier:
-    receiver = Receiver(section.url or "", section.secret, section.timeout_seconds)
-    return Verifier(receiver, fail=section.fail)
-
-
-def _webhook(section: WebhookSection, telemetry: Telemetry) -> Webhook:
-    receiver = Receiver(section.url or "", section.secret, section.timeout_seconds)
-    return Webhook(receiver, ended=lambda outcome: telemetry.count("webhook.events", {"outcome": outcome}, 1))

@@ -33,6 +33,8 @@ class TurnStore(Protocol):
     """What is needed of the store here: `guardproxy.store.redis.Store` has it."""
 
     @property
+    def stays(self) -> Stays: ...
+    @property
     def labels(self) -> Labels: ...
     async def begin(self, opening: Opening) -> View: ...
     async def settle(self, closing: Closing) -> None: ...
@@ -44,8 +46,6 @@ class TurnStore(Protocol):
     def runs(self) -> Runs: ...
     @property
     def checkpoints(self) -> Checkpoints: ...
-    @property
-    def stays(self) -> Stays: ...
 
 
 class Books:
@@ -115,6 +115,11 @@ class Books:
             return not self._closed
 
     @property
+    def stays(self) -> Stays:
+        """Where sessions were served."""
+        return self._store.stays
+
+    @property
     def approvals(self) -> Approvals:
         """What waits for a person."""
         return self._store.approvals
@@ -128,11 +133,6 @@ class Books:
     def checkpoints(self) -> Checkpoints:
         """The last requests of sessions."""
         return self._store.checkpoints
-
-    @property
-    def stays(self) -> Stays:
-        """Where sessions were served."""
-        return self._store.stays
 
     async def pay(self) -> int:
         """Tell the store what it missed; called when it is back. Answers how many turns were told."""

@@ -49,13 +49,13 @@ SCRIPTS = {
     "settle": ("state.lua", "settle.lua", "handover.lua", "handed.lua"),
     "extend": ("state.lua", "extend.lua"),
     "sweep": ("sweep.lua",),
+    "stay": ("stay.lua",),
     "renew": ("renew.lua",),
     "idle": ("state.lua", "look.lua", "idle.lua"),
     "known": ("state.lua", "look.lua", "known.lua"),
     "label": ("state.lua", "label.lua"),
     "approval": ("state.lua", "handover.lua", "approval.lua"),
     "checkpoint": ("state.lua", "checkpoint.lua"),
-    "stay": ("stay.lua",),
     "run": ("state.lua", "handover.lua", "look.lua", "run.lua"),
 }
 """Scripts by name, and the files each is made of."""
@@ -77,11 +77,11 @@ class Store:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self.stays = Stays(client)
         self.labels = Labels(client)
         self.approvals = Approvals(client)
         self.runs = Runs(client)
         self.checkpoints = Checkpoints(client)
-        self.stays = Stays(client)
         self._orgs: set[str] = set()
         self._orgs_of = 0
         self._known = Memo[str, bool](KNOWN)
