@@ -24,9 +24,6 @@ SAID = 20
 SHOWN = 80
 """Characters of a model's name in the log."""
 
-LONGEST = 256
-"""Characters of a name that is remembered: what is longer names no model."""
-
 KEPT = 4096
 """Models remembered; beyond that the memory starts anew, so that made-up names cannot fill it."""
 
@@ -47,9 +44,7 @@ class Prices:
         if found is None:
             if len(self._known) >= KEPT:
                 self._known.clear()
-            found = self._look_up(model)
-            if len(model) <= LONGEST:
-                self._known[model] = found
+            found = self._known[model] = self._look_up(model)
         return found
 
     def _look_up(self, model: str) -> Rates:

@@ -57,13 +57,6 @@ def test_made_up_names_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -
         assert len(known._known) <= 4
 
 
-def test_long_names_are_not_remembered() -> None:
-    made = Prices({"*": FALLBACK}, FALLBACK)
-    made.rates("m" * (prices.LONGEST + 1))
-
-    assert made._known == {}
-
-
 def test_made_up_names_cannot_fill_the_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Prices, "_said", 0)
     with caplog.at_level(logging.WARNING):
