@@ -28,6 +28,9 @@ from tests.live import SECRET, Answer, Got, Json, Provider, Said, serve
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
 WORKERS, RACERS, COMMANDS = 2, 50, 4
+LATE = 40
+"""Requests after the race, until three have come behind the one with the call."""
+
 WITHIN_S = 1.0
 """A run that is cut ends so soon, whichever worker has it (DESIGN section 7)."""
 
@@ -121,22 +124,26 @@ async def pending(running: Served) -> list[str]:
     return [one["id"] for one in found["items"]]
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-async def test_fifty_approve_and_fifty_ask_and_the_call_is_released_once(tmp_path: Path, stream: bool) -> None:
+async def test_fifty_approve_and_fifty_ask_and_the_call_is_released_once(tmp_path: Path) -> None:
     async with served(tmp_path) as (provider, running):
-        agent = Agent(running, "raced", stream)
+        agent = Agent(running, "raced")
         text = await agent.ask()
         (one,) = await pending(running)
         assert one in text
-        racers = [Agent(running, "raced", stream, [*agent.messages, say(f"go on {n}")]) for n in range(RACERS)]
+        racers = [Agent(running, "raced", n % 2 > 0, [*agent.messages, say(f"go on {n}")]) for n in range(RACERS)]
         approving = [admin(running, f"approvals/{one}/approve", {"by": f"p{n}"}) for n in range(RACERS - COMMANDS)]
         typing = [command(tmp_path, "approvals", "approve", one, "--by", f"c{n}") for n in range(COMMANDS)]
         told, typed, _ = await asyncio.gather(
             asyncio.gather(*approving), asyncio.gather(*typing), asyncio.gather(*(racer.ask() for racer in racers))
         )
-        late = [Agent(running, "raced", stream, [*agent.messages, say(f"and now {n}")]) for n in range(5)]
-        for each in late:
-            await each.ask()
+        late: list[Agent] = []
+        while len(late) < LATE:  # a store that was busy, as on a loaded machine, has it given a moment later
+            late.append(Agent(running, "raced", len(late) % 2 > 0, [*agent.messages, say(f"and now {len(late)}")]))
+            await late[-1].ask()
+            done = any(each.calls for each in (*racers, *late[:-3]))
+            await asyncio.sleep(0 if done else 0.5)
+            if done:
+                break
     given = [call for each in (*racers, *late) for call in each.calls]
     statuses = Counter(status for status, _ in told)
     codes = Counter(code for code, _ in typed)

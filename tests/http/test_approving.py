@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -356,6 +357,24 @@ async def test_without_the_store_nothing_is_released(store: Store, way: str, met
         assert await held(store) == {}
 
 
+@pytest.mark.parametrize("method", ["get", "claim"])
+async def test_what_was_approved_is_released_once_the_store_answers_again(store: Store, method: str) -> None:
+    """A request that came meanwhile goes on without the call; the call is not lost for that."""
+    away = Away(store, method)
+    async with live(away, tools=TOOL) as running:  # type: ignore[arg-type]
+        running.provider.script = then(Said(calls=[DELETE]), Said("One moment."), Said("Deleted."))
+        agent = Agent(running, stream=False)
+        await agent.turn()
+        await desk(store).approve((await asked_of(store, agent.session)).id, "ann")
+        for words, executed in (("go on", []), ("and now", ["delete"])):
+            go_on(agent, words)
+            await agent.turn()
+            assert agent.executed == executed
+            away.methods.clear()
+        await agent.turn()
+        assert (agent.text, agent.executed) == ("Deleted.", ["delete"])
+
+
 @BOTH
 async def test_a_store_that_is_slow_to_answer_is_asked_again(store: Store, stream: bool) -> None:
     away = Away(store, "get")
@@ -485,7 +504,7 @@ async def test_asked_after_a_refusal_in_the_same_turn(store: Store, way: str, ve
         assert agent.executed == (["delete", "read"] if verdict == "approve" else ["read"])
         told = [got.json["messages"] for got in running.provider.got]
         assert all(paired(messages) for messages in told)
-        for before, after in zip(told, told[1:], strict=False):
+        for before, after in pairwise(told):
             assert after[: len(before)] == before
         last = [call["function"]["name"] for m in told[-1] for call in m.get("tool_calls") or ()]
         assert last == ["drop", "delete", "read"]

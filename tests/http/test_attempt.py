@@ -430,3 +430,16 @@ async def test_an_error_inside_the_second_answer_is_told_in_the_provider_s_words
         assert b"delete" not in answer.body.replace(b"delete is forbidden", b"").replace(b"by delete", b"")
         await running.proxy.quiet()
         assert await held(store) == {}
+
+
+@BOTH
+async def test_calls_that_are_dropped_are_dropped_in_any_encoding(store: Store, stream: bool) -> None:
+    """A budget's last turn, of which the provider makes calls all the same, packed."""
+    policy = {"limits": {"session": {"output_tokens": 5000}}}
+    async with live(store, policy=policy) as running:
+        running.provider.script = then(packed(Said("I read.", calls=[ALLOWED]), stream=stream))
+        agent = Agent(running, stream=stream)
+        answer = await agent.turn()
+        assert (agent.executed, agent.text) == ([], "I read.")
+        assert "Content-Encoding" not in answer.headers
+        assert running.provider.got[0].json["tool_choice"] == "none"

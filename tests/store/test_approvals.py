@@ -93,6 +93,22 @@ async def test_an_approved_call_waits_until_a_turn_has_taken_it(store: Store, ve
     assert (await agent.begin()).approval == ""
 
 
+async def test_a_claim_is_given_back_by_who_has_it(store: Store) -> None:
+    agent = Agent(store, session="s")
+    await asked(store, agent)
+    assert not await store.approvals.unclaim(ORG, "unknown", "one")
+    await store.approvals.decide(ORG, "a1", "approve", "ann")
+    await agent.begin()
+    assert await store.approvals.claim(ORG, "a1", "one")
+    await agent.settle()
+    agent.took()
+    assert not await store.approvals.unclaim(ORG, "a1", "other")
+    assert not await store.approvals.claim(ORG, "a1", "other")
+    assert [await store.approvals.unclaim(ORG, "a1", "one") for _ in range(2)] == [True, False]
+    assert (await agent.begin()).approval == "a1"
+    assert await store.approvals.claim(ORG, "a1", "other")
+
+
 DECISIONS = [
     ("approve", "approved", True),
     ("deny", "denied", False),
