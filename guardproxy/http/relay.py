@@ -16,6 +16,7 @@ from aiohttp import web
 from guardproxy.api.chat import OFF
 from guardproxy.core.edit import DropCalls, Edit, SpliceUsage
 from guardproxy.errors import UpstreamError
+from guardproxy.http import failover
 from guardproxy.http.exchange import Answer
 from guardproxy.http.look import Look, left, not_json, read, take_over
 from guardproxy.http.outlet import last
@@ -44,7 +45,10 @@ async def post(turn: Turn, edits: Sequence[Edit], *, judged: bool = False) -> An
     untouched = body is turn.ask.body
     edited_answer = judged or proxy.options is not OFF
     edited_answer = edited_answer or any(isinstance(edit, DropCalls | SpliceUsage) for edit in edits)
-    headers = proxy.upstream.request_headers(turn.request.headers, identity=edited_answer, plain=not untouched)
+    received = turn.request.headers
+    if proxy.upstreams is not None:
+        return await failover.post(turn, proxy.upstreams, failover.Sent(body, received, edited_answer))
+    headers = proxy.upstream.request_headers(received, identity=edited_answer, plain=not untouched)
     done.sent, done.whole, done.upstream_started_ns = True, not turn.ask.stream, time.time_ns()
     done.upstream_status = 0
     raw = turn.body.raw if untouched else body
