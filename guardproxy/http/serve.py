@@ -141,7 +141,7 @@ class Parent:
         sight = Sight(
             workers=lambda: self._crew.ready,
             draining=lambda: self._draining,
-            upstream=lambda: self._config.upstream.url,
+            upstreams=lambda: self._config.addresses,
             store=self._store_fit,
             store_needed=lambda: self._config.store.on_failure == "closed",
             metrics=self._metrics,
@@ -219,8 +219,9 @@ class Parent:
         base = f"http://{_shown(listen.host)}:{self._port}"
         store = "redis" if config.store.url else f"embedded store in {config.data_dir}"
         workers = f"{listen.workers} worker{'' if listen.workers == 1 else 's'}"
+        where = ", ".join(config.addresses.values())
         return [
-            f"guardproxy {__version__} serves {base}/v1 for {config.upstream.url} ({workers}, {store})",
+            f"guardproxy {__version__} serves {base}/v1 for {where} ({workers}, {store})",
             f"metrics and health: {operators.scheme}://{_shown(config.admin.host)}:{operators.port}/metrics",
             "Point an agent at it with one of:",
             f"  export OPENAI_BASE_URL={base}/v1",

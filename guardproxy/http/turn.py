@@ -100,6 +100,7 @@ class Turn:
         limits = proxy.limits
         self.body = await intake.take(self.request, max_body=limits.max_body, max_expanded=limits.max_expanded)
         self.ask = self.surface.read(self.body.plain, self.headers, short=True, prefixes=proxy.prefixes)
+        preparing.refuse_choices(self)
         self.opening = self._opening()
         begun = time.perf_counter_ns()
         self.view = await self._begin()

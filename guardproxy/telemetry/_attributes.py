@@ -103,7 +103,13 @@ def of_attempt(report: TurnReport, attempt: Attempt, number: int, operation: str
     found[s.GEN_AI_REQUEST_MODEL] = clean(report.model)
     found[s.ATTEMPT] = number
     found[s.ATTEMPT_REASON] = attempt.reason
-    if report.server_address:
+    if (server := attempt.server) is not None:
+        found[s.UPSTREAM] = server.name
+        found[s.SERVER_ADDRESS] = server.address
+        found[s.SERVER_PORT] = server.port
+        if attempt.status:
+            found[s.HTTP_STATUS] = attempt.status
+    elif report.server_address:
         found[s.SERVER_ADDRESS] = report.server_address
         found[s.SERVER_PORT] = report.server_port
     if report.stream:

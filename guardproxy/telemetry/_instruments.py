@@ -124,6 +124,13 @@ TABLE: tuple[Instrument, ...] = (
     _counter("guardproxy.store.fallbacks", "{fallback}", (s.STORE_MODE,), "Turns decided without the store."),
     _counter("guardproxy.store.changes", "{change}", (s.STATE,), "Times the store went away or came back."),
     _counter("guardproxy.upstream.retries", "{retry}", (s.GEN_AI_PROVIDER, s.ERROR_TYPE), "Attempts made again."),
+    _counter(
+        "guardproxy.upstream.attempts",
+        "{attempt}",
+        (s.UPSTREAM, s.ATTEMPT_REASON, s.HTTP_STATUS, s.ERROR_TYPE),
+        "Attempts by upstream, where there are several.",
+    ),
+    _counter("guardproxy.upstream.asides", "{time}", (s.UPSTREAM, s.REASON), "Times an upstream was put aside."),
     _counter("guardproxy.detector.errors", "{error}", (s.RULE,), "Detectors that raised; the turn went on."),
     _counter("guardproxy.shed", "{request}", (s.REASON,), "Requests turned away because of load."),
     _counter("guardproxy.passthrough", "{request}", (s.HTTP_METHOD,), "Requests passed through without being read."),

@@ -102,6 +102,8 @@ def fields_of(report: TurnReport) -> dict[str, object]:
         fields |= {"rule": decision.rule, "count": decision.count, "reason": decision.reason, "mode": decision.mode}
     if report.model:
         fields["model"] = report.model[:SHOWN]
+    if report.attempts and (server := report.attempts[-1].server) is not None:
+        fields["upstream"] = server.name
     if decision.would:
         fields["would"] = decision.would
     if report.outcome:

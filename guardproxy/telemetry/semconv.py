@@ -86,6 +86,7 @@ TOOL_LATE: Final = "guardproxy.tool.late"
 TOOL_OUTCOME: Final = "guardproxy.tool.outcome"
 TOOL_TIMING: Final = "guardproxy.tool.timing"
 TURN: Final = "guardproxy.turn"
+UPSTREAM: Final = "guardproxy.upstream.name"
 VERIFICATION: Final = "guardproxy.verification"
 
 PHASE: Final = "guardproxy.phase"
