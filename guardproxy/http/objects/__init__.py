@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import pkgutil
 from importlib import import_module
+from types import ModuleType
 
 from guardproxy.http.objects._route import Route
 
-OBJECTS = {
-    found.name: import_module(f"{__name__}.{found.name}")
-    for found in pkgutil.iter_modules(__path__)
-    if not found.name.startswith("_")
-}
-"""The objects by name."""
 
-ROUTES: tuple[Route, ...] = tuple(route for module in OBJECTS.values() for route in module.ROUTES)
-"""All of their routes."""
+def found() -> dict[str, ModuleType]:
+    """The objects by name."""
+    names = (one.name for one in pkgutil.iter_modules(__path__))
+    return {name: import_module(f"{__name__}.{name}") for name in names if not name.startswith("_")}
+
+
+def routes(objects: dict[str, ModuleType]) -> tuple[Route, ...]:
+    """All of their routes."""
+    return tuple(route for module in objects.values() for route in module.ROUTES)
+
+
+OBJECTS = found()
+ROUTES = routes(OBJECTS)
