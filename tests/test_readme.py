@@ -15,7 +15,7 @@ from guardproxy.core.detectors import RULES
 from guardproxy.core.exemption import Exemption
 from guardproxy.core.model import Triple
 from guardproxy.core.policy import ACTIONS, PROFILES
-from guardproxy.http import heading
+from guardproxy.http import heading, objects
 
 README = Path(__file__).parent.parent / "README.md"
 SCOPES = {"cost_usd": "session"}
@@ -96,6 +96,15 @@ def test_headers() -> None:
     assert set(table) == set_in_code
     for action in (*ACTIONS.values(), "refuse", "pause", "deny"):
         assert action in table["x-guardproxy-verdict"]
+
+
+def test_routes() -> None:
+    """Every route of the admin API is in its table, in the row of its first word, with its role."""
+    rows = [row for row in README.read_text().split("\n") if row.startswith(("| `GET ", "| `POST ", "| `PUT "))]
+    for route in objects.ROUTES:
+        kind, last = route.path.split("/")[1], route.path.split("/")[-1].replace("{id}", "")
+        found = [row for row in rows if f" {kind}" in row.replace("`", " ") and last in row and route.role in row]
+        assert found, route.path
 
 
 def test_steps_name_files() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -34,9 +35,6 @@ from guardproxy.store.redis import Store
 
 BODY = 1 << 19
 """Bytes of a request's body: an answer of `people.ANSWER` characters fits, however it is escaped."""
-
-LONGEST_ORG = 200
-"""Characters of an organisation's name."""
 
 PROBLEM = "application/problem+json"
 """The content type of errors."""
@@ -78,7 +76,8 @@ class AdminV1:
         """The aiohttp application, to be added to the listener's under its prefix."""
         app = web.Application(middlewares=[_problems])
         for route in self.routes:
-            app.router.add_route(route.method, route.path, self._handler(route))
+            add = app.router.add_get if route.method == "GET" else partial(app.router.add_route, route.method)
+            add(route.path, self._handler(route))  # with a GET goes a HEAD
         return app
 
     def _handler(self, route: Route) -> _Handler:
@@ -119,9 +118,7 @@ class AdminV1:
             raise GuardError(told, status=403, code="other_org")
         if route.about != "org":
             return ""
-        org = query.pop("org", actor.org or self._org)
-        if not org.strip() or len(org) > LONGEST_ORG or not org.isprintable():
-            raise BadAsk("must be the name of an organisation", param="org")
+        org = people.org("org", query.pop("org", actor.org or self._org))
         if actor.org not in ("", org):
             raise GuardError(f"this token is for {actor.org} alone", status=403, code="other_org")
         return org

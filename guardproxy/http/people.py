@@ -12,6 +12,9 @@ from guardproxy.errors import BadAsk
 LONGEST = 500
 """Characters of a name or a reason: a sentence or two, not a report."""
 
+LONGEST_ORG = 200
+"""Characters of an organisation's name: it is in every key."""
+
 ANSWER = 32_000
 """Characters of an answer to a model's question, or of edited arguments: some pages."""
 
@@ -27,6 +30,13 @@ def line(param: str, text: str, longest: int = LONGEST) -> str:
     if len(text) > longest or not text.isprintable():
         raise BadAsk(f"must be printable text of at most {longest} characters", param=param)
     return text.strip()
+
+
+def org(param: str, text: str) -> str:
+    """The name of an organisation. Braces are none of it: they are the hash tag of its keys in the store."""
+    if not text.strip() or text != text.strip() or any(letter in "{}" for letter in text):
+        raise BadAsk("must be the name of an organisation, without braces and blanks around it", param=param)
+    return line(param, text, LONGEST_ORG)
 
 
 def answer(param: str, text: str) -> str:

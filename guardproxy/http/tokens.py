@@ -71,7 +71,8 @@ class Keyring:
         if not 0 <= for_ms <= LONGEST_MS:
             raise BadAsk("must not be longer than ten years", param="for")
         secret = PREFIX + secrets.token_urlsafe(BYTES)
-        made = Token(secrets.token_hex(6), name, role, people.line("org", org), secret[-4:], actor.name)
+        org = people.org("org", org) if org else ""
+        made = Token(secrets.token_hex(6), name, role, org, secret[-4:], actor.name)
         diff = changed({}, {"name": name, "role": role, "org": org or None, "for_ms": for_ms or None})
         entry = actor.did("token.create", made.id, org=org, diff=diff)
         return await self._store.tokens.create(self._digest(secret), made, for_ms, entry, first=first), secret

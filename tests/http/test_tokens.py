@@ -73,6 +73,7 @@ WRONG = {
     "a name over lines": ({"name": "a\nb", "role": "viewer"}, "name"),
     "no role": ({"name": "a", "role": "admin"}, "role"),
     "for ever": ({"name": "a", "role": "viewer", "for_ms": 10**15}, "for"),
+    "an organisation with braces": ({"name": "a", "role": "viewer", "org": "a{b"}, "org"),
     "an organisation over lines": ({"name": "a", "role": "viewer", "org": "a\x00"}, "org"),
 }
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from guardproxy import __version__
+from guardproxy.http import people
 from guardproxy.http.objects._kinds import Problem
 from guardproxy.http.objects._route import Route
 
@@ -19,7 +20,13 @@ PREFIX = "/admin/v1"
 
 _REF = "#/components/schemas/{model}"
 _ETAG = {"type": "string", "pattern": r'^(?:\*|"[!#-~]{1,200}")$'}
-_ORG = "The organisation that the object belongs to; a token may be for one alone"
+_ORG = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": people.LONGEST_ORG,
+    "pattern": "^[^{}]*$",
+    "description": "The organisation that the object belongs to; a token may be for one alone",
+}
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
@@ -82,7 +89,7 @@ def _parameters(route: Route, schemas: Mapping[str, Any]) -> list[dict[str, Any]
     named = re.findall(r"\{(\w+)\}", route.path)
     found = [{"name": n, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}} for n in named]
     if route.about == "org":
-        found.append(_query("org", {"type": "string", "minLength": 1, "maxLength": 200, "description": _ORG}))
+        found.append(_query("org", _ORG))
     asked = schemas[route.query.__name__]["properties"] if route.query is not None else {}
     found += [_query(name, schema) for name, schema in asked.items()]
     if route.etag and route.changes:

@@ -35,6 +35,6 @@ async def test_organisations_are_apart(store: Store) -> None:
         assert (await api.ask("GET", "/sessions?org=other")).body["items"] == []
         assert (await api.ask("POST", "/sessions/run-1/cut?org=other", {})).status == 404
         assert (await api.ask("GET", "/sessions/run-1?org=acme")).body["state"] == "active"
-        for org in ("", "%20", "a%0Ab", "x" * 201):
+        for org in ("", "%20", "a%0Ab", "%20a", "a%7Bb", "x" * 201):
             got = await api.ask("GET", f"/sessions?org={org}")
             assert (got.status, got.body["param"]) == (400, "org")
