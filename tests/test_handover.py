@@ -23,6 +23,7 @@ from guardproxy.store.approvals import Approval
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
 from tests.running import Running, fetch, provider
+from tests.store.kit import Agent
 
 ORG, SECRET = "default", "a secret of this test's own"
 CALL = Held("delete_file", '{"path":"/data/a.csv"}', b'{"role":"assistant"}')
@@ -112,6 +113,41 @@ def test_approvals(file: Path, run: Run, key: bytes) -> None:
     assert (code, len(out.splitlines())) == (0, 4)
     assert "the second" in run("approvals", "show", "q1")[1]
     assert 'edited to  {"path":"b"}\n' in run("approvals", "show", "a1")[1]
+
+
+def test_what_commands_leave_in_the_audit(file: Path, run: Run, key: bytes) -> None:
+    """Who decided and steered, from which state to which; no arguments, no answers."""
+    ask(file, key, "a1")
+    ask(file, key, "q1", QUESTION)
+    do(file, lambda store: Agent(store, session="run-2").begin(org=ORG))
+    do(file, lambda store: store.checkpoints.put(ORG, "run-2", Sealer(key).seal(CHECKPOINT, "run-2", b"[]"), 60))
+    for words in (
+        ("approvals", "approve", "a1", "--args", '{"path":"planted"}', "--why", "a copy"),
+        ("approvals", "answer", "q1", "planted"),
+        ("sessions", "pause", "run-2", "--why", "odd"),
+        ("sessions", "resume", "run-2"),
+        ("sessions", "extend", "run-2", "--turns", "5"),
+        ("sessions", "checkpoint", "run-2", "--take", "1"),
+    ):
+        assert run(*words, "--by", "ann")[0] == 0, words
+        assert run(*words, "--by", "bob")[0] == (0 if words[1] == "extend" else 1), words
+    out = run("audit", "--json")[1]
+    entries = [json.loads(line) for line in out.splitlines()][::-1]
+
+    assert [(one["actor"], one["kind"], one["what"], one["subject"], one["why"]) for one in entries] == [
+        ("ann", "command", "approval.approved", "a1", "a copy"),
+        ("ann", "command", "approval.answered", "q1", ""),
+        ("ann", "command", "session.pause", "run-2", "odd"),
+        ("ann", "command", "session.resume", "run-2", ""),
+        ("ann", "command", "session.extend", "run-2", ""),
+        ("bob", "command", "session.extend", "run-2", ""),
+        ("ann", "command", "session.checkpoint", "run-2", ""),
+    ]
+    assert entries[0]["diff"]["state"] == ["pending", "approved"]
+    assert entries[2]["diff"]["state"] == ["active", "paused"]
+    assert entries[4]["diff"] == {"turns": [None, 5]}
+    assert {one["org"] for one in entries} == {ORG}
+    assert "planted" not in out
 
 
 def test_who_decides_unless_told(file: Path, run: Run, key: bytes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,6 +169,12 @@ async def test_taken_back(store: Store, run: Run) -> None:
         assert (code, err) == (1, f"guardproxy: label {label} was taken back before, by bob\n")
         assert "taken back by bob" in (await run("false-alarms"))[1]
         assert (await run("false-alarms", "--export", "/dev/null"))[1].startswith("0 sessions written")
+        entries, _ = await store.audit.read(9)
+        assert [(one.what, one.subject, one.kind) for one in entries] == [
+            ("label.revoke", label, "command"),
+            ("label.add", session, "command"),
+        ]
+        assert entries[1].diff["rule"] == (None, "repeated_call")
 
 
 async def test_the_whole_agent_on_every_worker(store: Store, server: Embedded, run: Run) -> None:
