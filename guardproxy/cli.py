@@ -162,6 +162,8 @@ def _check(given: argparse.Namespace) -> int:
     print(f"{given.file} is fine: {told}")
     for limit in policy.limits:
         print(f"  {limit.scope} {limit.dimension} <= {limit.limit:,}")
+    for complaint in checked.price_list().complaints():
+        print(f"  {complaint}")
     return OK
 
 

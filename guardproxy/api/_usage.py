@@ -1,7 +1,10 @@
 """Token usage as providers spell it -> Usage. Shared by all surfaces. Never raises.
 
-`input` includes cached tokens (OpenAI's meaning). Running totals come in several chunks: `merge` takes the largest of
-each field, never the sum. Explicit zeros are zeros; an object that says nothing is no usage.
+`input` includes cached tokens and cache writes, `output` includes reasoning (OpenAI's meaning). Who counts them apart
+is known by the spelling (Anthropic's `input_tokens` beside `cache_read_input_tokens`) or by the sums: a part larger
+than its whole was counted apart, and so was one without which `total_tokens` does not fit. Nothing is counted
+twice, nothing is lost. Running totals come in several chunks: `merge` takes the largest of each field, never the sum.
+Explicit zeros are zeros; an object that says nothing is no usage.
 """
 
 from __future__ import annotations
@@ -13,6 +16,16 @@ from guardproxy.core.model import Usage
 LARGEST = 2**48
 """Above this a token count is garbage, and would not fit the store's arithmetic."""
 
+_INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
+_OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
+_READ = (
+    "prompt_cache_hit_tokens",
+    "cache_read_input_tokens",
+    "cached_tokens",
+)  # DeepSeek; Anthropic, LiteLLM; Moonshot
+_WRITTEN = ("cache_write_tokens", "cache_creation_tokens")  # OpenAI, OpenRouter; LiteLLM
+_LONG = "ephemeral_1h_input_tokens"
+
 
 def usage_of(value: object) -> Usage | None:
     """The usage object of an answer or chunk; None where it holds no count."""
@@ -22,13 +35,17 @@ def usage_of(value: object) -> Usage | None:
     given = _count(value, "completion_tokens", "output_tokens")
     if taken is None and given is None:
         return None
-    return Usage(
-        input=taken or 0,
-        output=given or 0,
-        cached=_cached(value),
-        cache_write=_count(value, "cache_creation_input_tokens") or 0,
-        reasoning=_inner(value, ("completion_tokens_details", "output_tokens_details"), "reasoning_tokens"),
-    )
+    taken, given = taken or 0, given or 0
+    cached = _inner(value, _INPUT_DETAILS, "cached_tokens") or _count(value, *_READ) or 0
+    written = _written(value)
+    reasoning = _inner(value, _OUTPUT_DETAILS, "reasoning_tokens", "thinking_tokens")
+    total = _count(value, "total_tokens") or 0
+    beside = cached + written
+    if beside and (beside > taken or total == taken + beside + given or _anthropic(value)):
+        taken += beside
+    if reasoning and (reasoning > given or total == taken + given + reasoning):  # xAI's, and Gemini's as OpenAI's
+        given += reasoning
+    return Usage(taken, given, cached, written, reasoning, cache_write_1h=min(_long(value), written))
 
 
 def merge(old: Usage | None, new: Usage | None) -> Usage | None:
@@ -41,19 +58,35 @@ def merge(old: Usage | None, new: Usage | None) -> Usage | None:
         cached=max(old.cached, new.cached),
         cache_write=max(old.cache_write, new.cache_write),
         reasoning=max(old.reasoning, new.reasoning),
+        cache_write_1h=max(old.cache_write_1h, new.cache_write_1h),
     )
 
 
-def _cached(value: Mapping[str, object]) -> int:
-    inner = _inner(value, ("prompt_tokens_details", "input_tokens_details"), "cached_tokens")
-    return inner or _count(value, "prompt_cache_hit_tokens", "cache_read_input_tokens") or 0  # DeepSeek; LiteLLM
+def _anthropic(value: Mapping[str, object]) -> bool:
+    """Whether the input was counted without what was read from and written to the cache."""
+    return "prompt_tokens" not in value and not any(name in value for name in _INPUT_DETAILS)
 
 
-def _inner(value: Mapping[str, object], names: tuple[str, ...], key: str) -> int:
+def _written(value: Mapping[str, object]) -> int:
+    return _count(value, "cache_creation_input_tokens") or _inner(value, _INPUT_DETAILS, *_WRITTEN)
+
+
+def _long(value: Mapping[str, object]) -> int:
+    """Tokens written to the cache for an hour: Anthropic's place for them, and LiteLLM's."""
+    holder: Mapping[str, object] | None = value
+    key = "cache_creation"
+    if key not in value:
+        details = value.get("prompt_tokens_details")
+        holder, key = details if isinstance(details, dict) else None, "cache_creation_token_details"
+    found = holder.get(key) if holder else None
+    return (_count(found, _LONG) or 0) if isinstance(found, dict) else 0
+
+
+def _inner(value: Mapping[str, object], names: tuple[str, ...], *keys: str) -> int:
     for name in names:
         details = value.get(name)
         if isinstance(details, dict):
-            return _count(details, key) or 0
+            return _count(details, *keys) or 0
     return 0
 
 

@@ -212,7 +212,10 @@ class Episode:
 
 @value
 class Usage:
-    """Tokens of one attempt. `input` includes cached ones. `estimated` where the provider did not say."""
+    """Tokens of one attempt. `estimated` where the provider did not say.
+
+    `input` includes cached ones and cache writes, `output` includes reasoning, `cache_write` one-hour writes.
+    """
 
     input: int = 0
     output: int = 0
@@ -220,6 +223,7 @@ class Usage:
     cache_write: int = 0
     reasoning: int = 0
     estimated: bool = False
+    cache_write_1h: int = 0
 
 
 class Line(NamedTuple):  # a tuple: nine are made for every request, and sent as they are

@@ -32,7 +32,6 @@ def assemble(
     clock_offset: Callable[[Mapping[str, str]], int] | None = None,
 ) -> Proxy:
     """A worker's proxy for a configuration; call `start` on it inside the running loop."""
-    table, fallback = config.price_table()
     upstream = Upstream(
         config.upstream.url,
         api_key=config.upstream.api_key or "",
@@ -51,7 +50,7 @@ def assemble(
         store=store,
         telemetry=telemetry,
         printer=Fingerprinter(keys.fingerprint, config.rules_value()),
-        prices=Prices(table, fallback),
+        prices=_prices(config, telemetry),
         ledger_key=keys.ledger,
         limits=Bounds(
             max_body=config.overload.max_body_mb << 20,
@@ -62,6 +61,16 @@ def assemble(
         lease_ms=round(config.store.lease_seconds * 1000),
         fail_closed=config.store.on_failure == "closed",
         clock_offset=clock_offset,
+    )
+
+
+def _prices(config: Config, telemetry: Telemetry) -> Prices:
+    return Prices(
+        *config.price_table(),
+        config.price_list(),
+        unknown=config.prices.unknown,
+        url=config.upstream.url,
+        alert=lambda model: telemetry.count("guardproxy.prices.unknown", {"model": model}, 1),
     )
 
 
