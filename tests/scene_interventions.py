@@ -239,7 +239,9 @@ class Actor:
         self.reports.append(report)
         reached = provider.got[known:]
         shapes = [shape(got.json["messages"]) for got in reached]
-        assert len(reached) == len(ask.answers), f"the provider was asked {len(reached)} times: {shapes} {answer.body!r}"
+        assert len(reached) == len(ask.answers), (
+            f"the provider was asked {len(reached)} times: {shapes} {answer.body!r}"
+        )
         self._sent(ask, reached, shapes)
         self._said(ask, answer)
         if ask.untouched:
@@ -432,4 +434,6 @@ def joined(raw: bytes) -> tuple[Json, Json | None]:
 
 def variants(plot: Plot, **policies: Json) -> list[Plot]:
     """The same plot under several policies."""
-    return [replace(plot, case=f"{plot.case}, {name}", policy={**plot.policy, **more}) for name, more in policies.items()]
+    return [
+        replace(plot, case=f"{plot.case}, {name}", policy={**plot.policy, **more}) for name, more in policies.items()
+    ]

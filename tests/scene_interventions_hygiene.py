@@ -55,7 +55,7 @@ TIDIED: dict[str, tuple[str, dict[str, object], str, str, str, str]] = {
         {},
         "read",
         "Error: no such file or directory: 1",
-        "not there under this name",
+        "not there as it was named",
         "advice",
     ),
     "a refused access": ("errors", {}, "read", "Error: permission denied", "refused access", "advice"),
@@ -121,12 +121,22 @@ def windows() -> list[Plot]:
     fatal = [turn(1, "search", gone), turn(2, "search", gone, says="not available in this run")]
     late = "the text, at last"
     return [
-        Plot("a failure that passes: longer each time, then not again", waits, policy=kind("errors", {"mode": "enforce", "retries": 3})),
+        Plot(
+            "a failure that passes: longer each time, then not again",
+            waits,
+            policy=kind("errors", {"mode": "enforce", "retries": 3}),
+        ),
         Plot(
             "a tool that is gone for good: the model has to answer",
             [
                 *fatal,
-                Ask((Said("It is gone."),), text="It is gone.", verdict="finalize", head="finalize", rule="hygiene.errors"),
+                Ask(
+                    (Said("It is gone."),),
+                    text="It is gone.",
+                    verdict="finalize",
+                    head="finalize",
+                    rule="hygiene.errors",
+                ),
             ],
             policy=kind("errors", {"mode": "enforce"}),
         ),
@@ -168,11 +178,17 @@ def windows() -> list[Plot]:
             "several kinds at once, on one turn",
             [
                 Ask(
-                    (calls(call("search", "c1", q="a"), call("read", "c2", path="b"), call("bash", "c3", command="c")),),
+                    (
+                        calls(
+                            call("search", "c1", q="a"), call("read", "c2", path="b"), call("bash", "c3", command="c")
+                        ),
+                    ),
                     ("c1", "c2", "c3"),
                     results={"c1": "[]", "c2": "Error: permission denied", "c3": LONG},
                 ),
-                replace(END, says="(?s)found nothing.*refused access.*left out", sent=("U A(c1,c2,c3) T(c1) T(c2) T(c3)",)),
+                replace(
+                    END, says="(?s)found nothing.*refused access.*left out", sent=("U A(c1,c2,c3) T(c1) T(c2) T(c3)",)
+                ),
                 Ask((Said("Yes."),), text="Yes.", user="Sure?", says="(?s)found nothing.*refused access.*left out"),
             ],
             policy={"hygiene": {name: {"mode": "enforce"} for name in ("truncate", "empty", "errors")}},

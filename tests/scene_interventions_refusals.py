@@ -51,7 +51,14 @@ def of_loops() -> list[Plot]:
             "a refused call: the model answers",
             [
                 *loop(4),
-                fifth(calls(search(5)), Said(FOUND), text=FOUND, verdict="refuse", sent=(own, again), says="not carried out"),
+                fifth(
+                    calls(search(5)),
+                    Said(FOUND),
+                    text=FOUND,
+                    verdict="refuse",
+                    sent=(own, again),
+                    says="not carried out",
+                ),
                 Ask((Said("Yes."),), text="Yes.", user="Sure?", sent=(f"{again} A U",)),
             ],
         ),
@@ -67,7 +74,14 @@ def of_loops() -> list[Plot]:
             "refused twice, then another way",
             [
                 *loop(4),
-                fifth(calls(search(5)), calls(search(6)), Said(FOUND), text=FOUND, verdict="refuse", sent=(own, again, twice)),
+                fifth(
+                    calls(search(5)),
+                    calls(search(6)),
+                    Said(FOUND),
+                    text=FOUND,
+                    verdict="refuse",
+                    sent=(own, again, twice),
+                ),
             ],
         ),
         Plot(
@@ -149,7 +163,11 @@ def of_loops() -> list[Plot]:
             [*loop(4), fifth(calls(search(5)), gets=("s5",), verdict="firm")],
             policy={"refuse": "observe"},
         ),
-        Plot("off: nothing is looked at", [*loop(4), fifth(calls(search(5)), gets=("s5",), verdict="firm")], policy={"refuse": "off"}),
+        Plot(
+            "off: nothing is looked at",
+            [*loop(4), fifth(calls(search(5)), gets=("s5",), verdict="firm")],
+            policy={"refuse": "off"},
+        ),
     ]
 
 
@@ -267,14 +285,16 @@ def of_rules() -> list[Plot]:
                 Ask((Said("Done."),), text="Done.", sent=("U A(r0) T(r0) A(d2) T(d2) A(r1) T(r1)",)),
             ],
             tools=DENY,
-
         ),
     ]
     rules = {
         "by a glob": ("del*", gone),
         "by an argument": ({"tool": "delete", "args": {"path": "/etc/*"}}, call("delete", "d1", path="/etc/passwd")),
         "by a path": ({"tool": "*", "paths": ["~/.ssh/**"]}, call("read", "d1", path="~/.ssh/id_rsa")),
-        "by a path in a command": ({"tool": "bash", "paths": ["/etc/**"]}, call("bash", "d1", command="cat /etc/../etc/shadow")),
+        "by a path in a command": (
+            {"tool": "bash", "paths": ["/etc/**"]},
+            call("bash", "d1", command="cat /etc/../etc/shadow"),
+        ),
         "with a reason": ({"tool": "delete", "reason": "backups are kept"}, gone),
     }
     for name, (rule, made) in rules.items():

@@ -96,7 +96,16 @@ def bounded() -> list[Plot]:
         ),
         Plot(
             "observed: handed on, and said",
-            [Ask((calls(bad[0]),), ("s1",), verdict="observe", rule="arguments", sent=("U",), arguments={"s1": bad[0][1]})],
+            [
+                Ask(
+                    (calls(bad[0]),),
+                    ("s1",),
+                    verdict="observe",
+                    rule="arguments",
+                    sent=("U",),
+                    arguments={"s1": bad[0][1]},
+                )
+            ],
             policy={"arguments": {"mode": "observe"}},
         ),
         Plot("off: handed on", [Ask((calls(bad[0]),), ("s1",), untouched=True, sent=("U",))]),

@@ -96,6 +96,11 @@ class Choice:
                 return
 
 
+def number_of(index: object) -> int:
+    """The number of a choice with that `index`; what is none, or far too large, is the first."""
+    return index if type(index) is int and 0 <= index < MAX_CHOICES else 0
+
+
 class Answer:
     """All choices, the usage, and what the provider says of itself."""
 
@@ -109,7 +114,7 @@ class Answer:
 
     def choice(self, index: object) -> Choice:
         """The choice of that index; what is no index, or far too large a one, is the first."""
-        number = index if type(index) is int and 0 <= index < MAX_CHOICES else 0
+        number = number_of(index)
         if number not in self.choices:
             self.choices[number] = Choice()
         return self.choices[number]

@@ -1,7 +1,8 @@
 """Holds back the tool calls of a stream until they were judged: text flows meanwhile.
 
 Before the first call that the gate wants, everything passes as it came. From it on, calls are held with all that must
-come after them: finish reason, usage, [DONE]. Released as they are, they are the provider's own bytes.
+come after them: finish reason, usage, [DONE]; text in one chunk with a call waits with it. Released as they are, they
+are the provider's own bytes.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class GatedStream:
         if what is Kind.CALL:
             return self._call(event)
         if what is Kind.END and self._held and not self._shut and not self._final and self._named():
-            return self._flush() + self._give(event)
+            return self._pass_calls() + self._give(event)
         keeps = self._final if what is Kind.TEXT else what is Kind.END and (self._final or bool(self._held))
         if not keeps:
             return self._give(event)
@@ -155,7 +156,7 @@ class GatedStream:
                 self._held.append(event)
                 self._late += 1
                 return before
-        return before + self._flush() + self._give(event)
+        return before + self._pass_calls() + self._give(event)
 
     def _wants(self) -> bool:
         """Whether one of the calls so far is to be judged."""
@@ -172,10 +173,14 @@ class GatedStream:
     def _count(self) -> int:
         return self._answer.first.call_count
 
+    def _pass_calls(self) -> bytes:
+        """The calls so far, which nobody wants."""
+        self._late, self._early = 0, self._count()
+        return self._flush()
+
     def _flush(self) -> bytes:
         """What is held after all is not wanted."""
         held, self._held = self._held, []
-        self._late, self._early = 0, self._count()
         return b"".join([self._give(event) for event in held])
 
     def _give(self, event: bytes) -> bytes:
@@ -222,4 +227,4 @@ class GatedStream:
         )
 
     def _gathered(self) -> Gathered:
-        return Gathered().stream(self._events)
+        return Gathered().stream(self._events, min(self._answer.choices, default=0))

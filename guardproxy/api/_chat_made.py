@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import orjson
+
 from guardproxy.api._gate import GAP, Joint
 from guardproxy.api._gathered import CALLS, Fields, is_legacy
 from guardproxy.api._joined import Joined
@@ -21,6 +23,33 @@ KEEP_ALIVE = b": keep-alive\n\n"
 def results(calls_raw: Sequence[bytes], texts: Sequence[str]) -> tuple[bytes, ...]:
     """The messages that answer these calls (as `raw_calls` gave them), a text each."""
     return tuple([dumps(_result(peek(raw), text)) for raw, text in zip(calls_raw, texts, strict=True)])
+
+
+def sound(raw: bytes) -> bytes:
+    """A message or a call whose arguments are JSON objects, as providers demand of a history they are sent.
+
+    Those that are none stand inside one, as text. Where all is well it is `raw` itself.
+    """
+    parsed = peek(raw)
+    found: Fields = parsed if isinstance(parsed, dict) else {}
+    calls = found.get("tool_calls")
+    holders = [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    holders += [found.get("function"), found.get("function_call"), found if is_legacy(found) else None]
+    broken = [one for one in holders if isinstance(one, dict) and _broken(one.get("arguments"))]
+    for holder in broken:
+        text = holder["arguments"]
+        holder["arguments"] = dumps({"invalid_arguments": text}).decode() if text.strip() else "{}"
+    return dumps(parsed) if broken else raw
+
+
+def _broken(arguments: object) -> bool:
+    """Whether a reader that forgives nothing would not take it for an object."""
+    if not isinstance(arguments, str):
+        return False
+    try:
+        return not isinstance(orjson.loads(arguments), dict)
+    except ValueError:
+        return True
 
 
 def feedback(text: str) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from guardproxy.api._answer import number_of
 from guardproxy.api._calls import Calls, index_of, inner_of
 from guardproxy.api._json import mend, peek, text_of
 from guardproxy.api._sse import data_of
@@ -58,11 +59,13 @@ class Gathered:
         self.chunks: list[list[tuple[int, Fields]]] = []
         """Of each delta with calls: which call an entry belongs to, by the order of beginnings, and the entry."""
 
-    def stream(self, events: Iterable[bytes]) -> Gathered:
-        """Take the events of a stream."""
+    def stream(self, events: Iterable[bytes], choice: int = 0) -> Gathered:
+        """Take the events of a stream, of the choice with that index."""
         for event in events:
             data = data_of(event)
             for entry in choices(peek(data) if data else None):
+                if number_of(entry.get("index")) != choice:
+                    continue
                 delta = entry.get("delta")
                 if isinstance(delta, dict):
                     self._delta(delta)

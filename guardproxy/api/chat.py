@@ -22,7 +22,7 @@ from guardproxy.api._chat_held import (
     read_message,
     with_arguments,
 )
-from guardproxy.api._chat_made import closing, feedback, keep_alive, replay_message, results
+from guardproxy.api._chat_made import closing, feedback, keep_alive, replay_message, results, sound
 from guardproxy.api._chat_watch import Watcher, watch
 from guardproxy.api._chat_write import write
 from guardproxy.api._declared import declare
@@ -55,6 +55,7 @@ __all__ = [
     "conversation",
     "error",
     "feedback",
+    "first_language",
     "keep_alive",
     "keep_calls",
     "long_results",
@@ -66,6 +67,7 @@ __all__ = [
     "reply",
     "results",
     "schema",
+    "sound",
     "too_long",
     "watch",
     "widen",
@@ -157,6 +159,11 @@ def ask_of(
 def conversation(ask: Ask) -> Ask:
     """The same ask with all its messages in its tail; the cost grows with the history."""
     return replace(ask, tail=tuple([_messages.neutral(one) for one in _conversation(ask)]), tail_start=0)
+
+
+def first_language(ask: Ask) -> str:
+    """The language of the head alone: what is said again on every turn must not change as a conversation goes on."""
+    return _messages.language(ask.head, ())
 
 
 def long_results(ask: Ask, size: int) -> list[tuple[int, Message]]:

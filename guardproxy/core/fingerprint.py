@@ -227,11 +227,16 @@ class Fingerprinter:
         return known
 
     def text_step(self, text: str, reply: str | None, *, at_ms: int) -> Step:
-        """The step of a reply without a call, with the user text that answered it. Blank text: an empty reply."""
+        """The step of a reply without a call, with the user text that answered it. Blank text: an empty reply.
+
+        An answer of ours in the model's place is no evidence of what the model does: THINK says so.
+        """
         said = self.text(text)
         kind = Kind.TEXT if text.strip() else Kind.EMPTY
         answer = self.text(reply) if reply is not None else NO_FP
         flags = Flag.ROUND_START | Flag.LONG if len((reply or "").strip()) >= LONG else Flag.ROUND_START
+        if text.startswith(GUARD_MARK):
+            flags |= Flag.THINK
         return Step(kind, "", said, said, said, answer, answer, NO_FP, flags, at_ms)
 
     def blank_step(self, at_ms: int) -> Step:

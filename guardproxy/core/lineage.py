@@ -137,7 +137,7 @@ class Lineage:
         who, fact = opening.identity, opening.fact
         starts = (who.fresh or who.spoken) and not (who.session and who.thread)
         t = self._heads.get(self._head(opening)) if starts else None
-        if t is None or t.taken or not t.delivered or t.state != "answered" or now_ms - t.at > LATEST_MS:
+        if t is None or not t.delivered or t.state != "answered" or now_ms - t.at > LATEST_MS:
             return False
         grown = fact.count > max(2, t.count) and fact.user not in ("", t.user)
         return grown and all(r.index < t.count for r in fact.rounds)

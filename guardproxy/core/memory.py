@@ -189,7 +189,7 @@ def _kind(thread: Thread, opening: Opening, now_ms: int) -> _Kind:
 
 def _forgot(thread: Thread, opening: Opening) -> bool:
     """Whether the answer last given is not in the history, which has grown and has no other round either."""
-    if thread.taken or not thread.delivered or thread.state != "answered" or opening.fact.count <= thread.count:
+    if not thread.delivered or thread.state != "answered" or opening.fact.count <= thread.count:
         return False
     return all(r.index < thread.count and r.digest != thread.delivered for r in opening.fact.rounds)
 

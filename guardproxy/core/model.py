@@ -54,7 +54,7 @@ class Flag(IntFlag):
     PENDING = 8  # the result says: not ready yet
     INVALID = 16  # no tool name, or arguments that are not a JSON object
     MUTATES = 32  # the tool changes something
-    THINK = 64  # think, plan, wait: not evidence
+    THINK = 64  # think, plan, wait, a reply of ours: not evidence
     MEDIA = 128  # the result holds an image or a file
     CLEARED = 256  # the client took the result away to save context
     UNANSWERED = 512  # no result has arrived

@@ -47,8 +47,10 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
     """Ask a person about the first such call of the answer; others of its kind wait for their own turn."""
     turn = run.turn
     asked = next(one for one in objections if one.action == "pause")
-    others = [_refusal(turn, one) if one.action == "pause" else one for one in objections if one is not asked]
     seen = look.watcher.seen()
+    others = [
+        _refusal(turn, one, seen.calls) if one.action == "pause" else one for one in objections if one is not asked
+    ]
     call = seen.calls[asked.position]
     held = turn.surface.keep_calls(look.watcher.raw_message(), _without(seen.calls, others))
     try:
@@ -94,7 +96,7 @@ async def _open(turn: Turn, asked: Objection, call: Call, message: bytes) -> App
         expires_ms=now + round(terms.expire_seconds * 1000),
         sealed=proxy.sealer.seal_held(name, held),
     )
-    await proxy.books.approvals.open(turn.opening.org, approval)
+    await proxy.books.approvals.open(turn.opening.org, approval, turn.offset_ms)
     return approval
 
 
@@ -107,7 +109,7 @@ async def _wait(run: Guarded, name: str) -> str:
         await asyncio.sleep(LOOK_S)
         await run.outlet.alive()
         try:
-            found = await turn.proxy.books.approvals.get(turn.opening.org, name)
+            found = await turn.proxy.books.approvals.get(turn.opening.org, name, turn.offset_ms)
         except StoreError:
             continue
         state = found.state if found else "expired"
@@ -127,7 +129,7 @@ async def _decided(
         if held.arguments == look.watcher.seen().calls[asked.position].arguments:
             return await run.deliver(look, others)
         return await run.deliver_message(look, held.message)
-    text = _told(turn, asked, approval, held)
+    text = _told(turn, approval, held)
     return await _go_on(run, look, [*others, replace(asked, action="refuse", text=text)])
 
 
@@ -169,12 +171,12 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
     if approval.state == "expired" and turn.proxy.policy.approvals.on_expiry == "cut":
         return await _expired(turn, held)
     if approval.state in DECIDED:
-        asked = Objection(0, "refuse", HUMAN if held.question else "tools.approval", "", "")
-        text = _told(turn, asked, approval, held)
         raws = turn.surface.calls_in_message(held.message)
-        back = PutBack(_place(turn, name), (held.message, *turn.surface.results(raws, [text] * len(raws))))
-        turn.edits = (*turn.edits, back)
-        turn.kept.append(with_rounds(back, turn.put_back))
+        results = turn.surface.results(raws, _results(turn, approval, held, len(raws)))
+        back = PutBack(_place(turn, name), (turn.surface.sound(held.message), *results))
+        if back not in turn.put_back:  # it stands there since an attempt that failed
+            turn.edits = (*turn.edits, back)
+            turn.kept.append(with_rounds(back, turn.put_back))
     return None
 
 
@@ -206,7 +208,7 @@ async def _release(turn: Turn, name: str, held: Held) -> web.StreamResponse | No
 async def found(turn: Turn, name: str) -> tuple[Approval | None, Held | None]:
     """The approval and its content, edited where a person did."""
     try:
-        approval = await turn.proxy.books.approvals.get(turn.opening.org, name)
+        approval = await turn.proxy.books.approvals.get(turn.opening.org, name, turn.offset_ms)
     except StoreError:
         return None, None
     if approval is None:
@@ -221,22 +223,34 @@ async def found(turn: Turn, name: str) -> tuple[Approval | None, Held | None]:
 
 def _edited(turn: Turn, held: Held, arguments: str) -> bytes:
     """The message with the call as a person has changed it."""
+    message: bytes = turn.surface.with_arguments(held.message, _asked(turn, held), arguments)
+    return message
+
+
+def _asked(turn: Turn, held: Held) -> int:
+    """The place of the call that a person was asked about among those of its message."""
     calls = turn.surface.read_message(held.message).calls
     asked = (held.tool, held.arguments)
-    place = next((at for at, call in enumerate(calls) if (call.name, call.arguments) == asked), 0)
-    message: bytes = turn.surface.with_arguments(held.message, place, arguments)
-    return message
+    return next((at for at, call in enumerate(calls) if (call.name, call.arguments) == asked), 0)
+
+
+def _results(turn: Turn, approval: Approval, held: Held, count: int) -> list[str]:
+    """What the model gets for the calls of a message that was not released: the others may be proposed again."""
+    calls, asked = turn.surface.read_message(held.message).calls, _asked(turn, held)
+    names = [call.name for call in calls] + [""] * count
+    own = _told(turn, approval, held)
+    return [own if at == asked else advice.one_at_a_time(turn.language, names[at]) for at in range(count)]
 
 
 async def claimed(turn: Turn, name: str) -> bool:
     """Whether this turn is the one that releases the call."""
     try:
-        return bool(await turn.proxy.books.approvals.claim(turn.opening.org, name, turn.opening.token))
+        return bool(await turn.proxy.books.approvals.claim(turn.opening.org, name, turn.opening.token, turn.offset_ms))
     except StoreError:
         return False
 
 
-def _told(turn: Turn, asked: Objection, approval: Approval | None, held: Held | None) -> str:
+def _told(turn: Turn, approval: Approval | None, held: Held | None) -> str:
     """What the model gets as the result of the call."""
     if held is not None and held.answer:
         return held.answer
@@ -245,9 +259,9 @@ def _told(turn: Turn, asked: Objection, approval: Approval | None, held: Held | 
     return advice.declined(turn.language, held.tool if held else "", why, expired=expired)
 
 
-def _refusal(turn: Turn, one: Objection) -> Objection:
+def _refusal(turn: Turn, one: Objection, calls: Sequence[Call]) -> Objection:
     """One more call that needs a person, in an answer that has one already."""
-    return replace(one, action="refuse", text=advice.one_at_a_time(turn.language, ""))
+    return replace(one, action="refuse", text=advice.one_at_a_time(turn.language, calls[one.position].name))
 
 
 def _without(calls: Sequence[Call], refused: Sequence[Objection]) -> frozenset[int]:

@@ -27,6 +27,8 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         delivered = session.round_digest(proxy.printer, done.calls, done.text)
         links = session.links(proxy.printer, opening.org, opening.identity.head, done.calls, done.text)
         proxy.remember(opening.identity, links)
+    elif done.waits_for:  # the notice in its place is how the run is found when a person has decided
+        links = session.links(proxy.printer, opening.org, opening.identity.head, (), done.text)
     if done.outcome == "answered" and done.dropped:  # an agent that has them from elsewhere goes on in its run
         links += session.links(proxy.printer, opening.org, opening.identity.head, done.dropped, done.text)
     decision, episode = turn.decision, turn.decision.episode

@@ -31,6 +31,9 @@ def judged(turn: Turn, calls: Sequence[Call], *, repairs: int, refusals: int) ->
         wrong = f"proposals: {type(error).__name__}: {error}"
         turn.decision = replace(turn.decision, errors=(*turn.decision.errors, wrong))
         return ()
+    if turn.inspection.errors:
+        turn.decision = replace(turn.decision, errors=(*turn.decision.errors, *turn.inspection.errors))
+        turn.inspection.errors.clear()
     note(turn, found, calls)
     return found
 

@@ -87,7 +87,8 @@ class Guarded:
         calls = turn.inspection is not None and self.drop is None
         if turn.ask.choices > 1 or not (text or calls):
             return None
-        return Gate(turn.inspection.concerns if calls and turn.inspection else _nothing, text=text, calls=True)
+        wants = _nothing if not calls or turn.inspection is None else turn.inspection.concerns
+        return Gate(_every if calls and turn.proxy.wants.people else wants, text=text, calls=True)
 
     # -------------------------------------------------------------------------------------------- what we say to it
 
@@ -136,7 +137,7 @@ class Guarded:
 
     def add(self, look: Look, after: Sequence[bytes]) -> None:
         """The answer that the client does not get stands in the conversation from now on, with what it is told."""
-        self.rounds += [look.watcher.raw_message(), *after]
+        self.rounds += [self.turn.surface.sound(look.watcher.raw_message()), *after]
         self._said = look.watcher.joint().text
 
     def passed(self, look: Look | None, error_type: str = "") -> None:
@@ -188,7 +189,7 @@ class Guarded:
         if objections:
             raw = look.watcher.raw_calls()
             texts = {one.position: one.text for one in objections}
-            calls = [(at, raw[at]) for at in sorted(texts)]
+            calls = [(at, turn.surface.sound(raw[at])) for at in sorted(texts)]
             after = turn.surface.results([raw[at] for at in sorted(texts)], [texts[at] for at in sorted(texts)])
         said = self._said
         turn.outcome.text = GAP.join(part for part in (said, turn.outcome.text) if part)
@@ -222,3 +223,7 @@ class Guarded:
 
 def _nothing(_tool: str) -> bool:
     return False
+
+
+def _every(_tool: str) -> bool:
+    return True

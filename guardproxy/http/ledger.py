@@ -74,8 +74,8 @@ class Ledger:
                 places.append(edit.index)
                 entries[anchor] = self._seal(anchor, edit.text.encode())
         taken = [one for anchor in known if (one := _rounds_at(anchor))] if kept else []
-        for at_most, one in enumerate(kept):
-            back = with_rounds(one, kept[:at_most])
+        for at_most, put in enumerate(kept):
+            back = with_rounds(put, kept[:at_most])
             place = self._before(at, back.index)
             calls, exact = self._answer(at(back.index) or answer or Message("assistant"))
             number = 1 + max((one.number for one in taken if one.place == place), default=-1)
@@ -180,7 +180,9 @@ def with_rounds(back: PutBack, others: Sequence[Edit]) -> PutBack:
     for one in others:
         if isinstance(one, PutBack) and one.index == back.index:
             calls, after = (*one.calls, *back.calls), (*one.after, *back.after)
-            back = replace(back, before=(*one.before, *back.before), calls=calls, after=after, said=one.said or back.said)
+            back = replace(
+                back, before=(*one.before, *back.before), calls=calls, after=after, said=one.said or back.said
+            )
     return back
 
 

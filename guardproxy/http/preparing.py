@@ -13,19 +13,25 @@ from guardproxy.core.model import Decision, Rung
 from guardproxy.core.policy import Policy
 from guardproxy.core.proposals import Inspection
 from guardproxy.core.scoped_exemption import ScopedExemption
+from guardproxy.core.tool_rules import ToolRule
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
 
 
 class Wants(NamedTuple):
-    """What a policy looks at on every turn: results on their way in, calls without a loop, final answers."""
+    """What a policy looks at on every turn: results on their way in, calls without a loop, final answers.
+
+    `people`: calls may wait for a person. Then all calls of an answer wait until they are judged, since what waits goes
+    with what stands beside it: nothing of it is carried out twice.
+    """
 
     cleans: bool
     calls: bool
     finals: bool
     holds: bool  # final answers are held, since one may be sent back
     guards: bool  # calls that nobody may see unjudged: forbidden ones, and those that a person has to allow
+    people: bool  # calls may wait for a person: then all of an answer do
 
 
 def wants(policy: Policy, *, verifies: str = "") -> Wants:
@@ -38,24 +44,29 @@ def wants(policy: Policy, *, verifies: str = "") -> Wants:
         calls=bool(tools.deny or tools.approval or tools.human) or getattr(asked, "mode", "off") != "off",
         finals=bool(checks) or verifies in ("observe", "enforce"),
         holds=policy.final.hold and enforced,
-        guards=any(
-            listed and getattr(policy.proposals.get(name), "mode", "off") == "enforce"
-            for name, listed in (("deny", tools.deny), ("approval", tools.approval))
-        ),
+        guards=_enforced(policy, ("deny", tools.deny), ("approval", tools.approval)),
+        people=_enforced(policy, ("approval", tools.approval), ("human", tools.human)),
     )
+
+
+def _enforced(policy: Policy, *rules: tuple[str, tuple[ToolRule, ...]]) -> bool:
+    return any(listed and getattr(policy.proposals.get(name), "mode", "off") == "enforce" for name, listed in rules)
 
 
 def clean(turn: Turn) -> tuple[Edit, ...]:
     """The edits that tidy tool results; what is appended stands in the ledger afterwards, like advice."""
-    policy, ask = turn.proxy.policy, turn.ask
+    policy, ask, surface = turn.proxy.policy, turn.ask, turn.surface
+    if turn.seen.panic:
+        return ()
     found = hygiene.clean(
         ask,
         policy.hygiene,
         policy.tools,
-        turn.language,
-        whole=partial(turn.surface.conversation, ask),
+        surface.first_language(ask) if policy.language == "auto" else policy.language,
+        whole=partial(surface.conversation, ask),
         since_ms=turn.seen.since_ms,
         printer=turn.proxy.printer,
+        long=partial(surface.long_results, ask),
     )
     done, decision = turn.outcome, turn.decision
     done.hygiene = tuple((one.name, one.mode, one.tool) for one in found.done)

@@ -25,9 +25,12 @@ async def end(turn: Turn) -> web.StreamResponse:
     turn.decision = Decision("cut", Rung.CUT, RULE, 0, turn.stopped, findings=before.findings, spared=before.spared)
     look, done = turn.look, turn.outcome
     joint = turn.joint
-    if look is not None:
-        done.pass_over(look.watcher.seen())
+    seen = look.watcher.seen() if look is not None else None
+    if look is not None and seen is not None and (seen.produced_chars or seen.usage is not None):
+        done.pass_over(seen)
         joint = look.watcher.joint()
+    elif done.sent:  # charged as for a client that left: what nobody has seen may have been made
+        done.usage = done.usage_or_estimate(turn.need)
     text = deciding.summary(turn)
     body = turn.surface.closing(
         turn.ask,

@@ -19,6 +19,9 @@ EVERY_SECONDS = 5.0
 IDLE_MS = 15 * 60_000
 """A run without a turn for so long has ended. Above the 10 minutes in which a derived run is still found again."""
 
+WAITING = frozenset({"paused", "need_human", "waiting"})
+"""States of a run that goes on when somebody has decided, or a result is there."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -55,6 +58,8 @@ class Sweeper:
 
     async def _close_idle(self) -> None:
         for known in await self._store.idle_sessions(self._idle_ms):
+            if known.state in WAITING:
+                continue  # a person, or a late result, may still come: the run is not over
             records = [read_record(raw) for raw in await self._store.records(known.org, known.session)]
             if records and records[-1]["outcome"] not in CLOSING:  # those were reported when they were closed
                 self._telemetry.close_run(run_of(known, records))

@@ -220,7 +220,7 @@ class Turn:
     @property
     def checks(self) -> bool:
         """Whether final answers are checked."""
-        return self.proxy.wants.finals and self.decision.rung < Rung.FINALIZE and not self.seen.panic
+        return self.proxy.wants.finals and self.decision.rung < Rung.FINALIZE and self.seen.main and not self.seen.panic
 
     @property
     def reply_id(self) -> str:

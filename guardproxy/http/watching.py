@@ -9,6 +9,7 @@ from guardproxy.errors import StoreError
 
 if TYPE_CHECKING:
     from guardproxy.http.app import Proxy
+    from guardproxy.http.turn import Turn
 
 LOOK_S = 0.4
 """Seconds between two looks; only while something runs."""
@@ -28,5 +29,12 @@ async def watch(proxy: Proxy) -> None:
         except StoreError:
             continue
         for turn in running:
-            if stopped.get(turn.seen.session, -1) >= turn.seen.now_ms:  # one that began later was let go on
+            cut = stopped.get(turn.seen.session, -1) >= turn.seen.now_ms  # one that began later was let go on
+            if cut and not _over(turn):
                 turn.stop(WHY)
+
+
+def _over(turn: Turn) -> bool:
+    """The client has all of the answer: there is nothing to stop any more."""
+    watcher = turn.look.watcher if turn.look is not None and turn.response is not None else None
+    return watcher is not None and watcher.complete and not watcher.holding

@@ -62,6 +62,14 @@ if act == 'open' then
     end
     call('ZREMRANGEBYSCORE', ALL, '-inf', now)
     note_change(fields.session, now, 'approval', 'asked ' .. id, fields.tool)
+    -- The thread waits from now on: who asks again while the request is held, or after its worker died, meets the
+    -- approval, and no second one is asked for.
+    local run = fields.session .. SEP .. fields.thread
+    local t = read_thread(call('GET', P .. 't:' .. run))
+    if t then
+      t.waits = id
+      save_thread(run, t)
+    end
   end
   return { 'done', shown(id) }
 end

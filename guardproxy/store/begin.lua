@@ -31,9 +31,15 @@ local new_thread = not t
 -- go on, so that a loop is not left by changing its name.
 local heir_of = new_session and session ~= '' and not fresh and search(true)
 if heir_of then
-  local left = call('MGET', P .. 't:' .. heir_of, P .. 'r:' .. heir_of)
+  local at = string.find(heir_of, SEP, 1, true)
+  local of = sub(heir_of, 1, at - 1)
+  local left = call('MGET', P .. 't:' .. heir_of, P .. 'r:' .. heir_of, P .. 's:' .. of)
+  local from = read_session(left[3])
   t, ring = read_thread(left[1]), left[2] or ''
-  if t and t.closed == '' then -- of an ended one the history says enough, and other budgets are other budgets
+  if t and from and (from.closed == 'operator' or (from.notes ~= '' and unpacked(from.notes).paused)) then
+    s, sid, name, run = from, of, sub(heir_of, at + 1), heir_of -- what people hold, they hold under any name
+    new_session, new_thread, heir_of = false, false, nil
+  elseif t and t.closed == '' then -- of an ended one the history says enough, and other budgets are other budgets
     t.open, t.live, t.era, t.renewed, t.head, t.names, t.user = 0, 0, 0, 0, '', '', ''
   else
     t, ring, heir_of = nil, '', nil
@@ -310,7 +316,10 @@ if not aside then
 
   -- The facts of the new rounds, and where the ring has become too long, only its newest.
   local added, some = '', 0
-  if rearm or genuine then added, some = ARGV[2], 1 end -- in front: a repeated answer is repeated in the new span
+  -- What a person has allowed is no loop: the soft ladder begins at its foot, the counters of the budgets go on.
+  local allowed = not same and (verdict == 'approved' or verdict == 'answered')
+  if allowed then call('DEL', P .. 'e:' .. run) end
+  if rearm or genuine or allowed then added, some = ARGV[2], 1 end -- in front: a repeated answer is repeated in the new span
   if blank then added, some = added .. ARGV[3], some + 1 end
   if news == 1 then
     added, some = added .. ARGV[#ARGV], some + history[1][3]

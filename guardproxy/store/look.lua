@@ -3,7 +3,8 @@
 -- KEYS[1]  "gp:{<org>}:"
 local THREADS = 256 -- looked at, of one session
 
--- { the record, its parts (threads and heads), state, by, why }, or nil. A thread that waits for an approval pauses it.
+-- { the record, its parts (threads and heads), state, by, why }, or nil. A thread that waits for an approval pauses it;
+-- where it is a question, the session needs a person.
 local function look(sid, now)
   local raw = call('GET', P .. 's:' .. sid)
   local s = read_session(raw)
@@ -24,7 +25,7 @@ local function look(sid, now)
     local t = one and read_thread(one)
     local open = t and t.waits ~= '' and call('HMGET', P .. 'approval:' .. t.waits, 'state', 'expires_ms', 'tool')
     if open and open[1] == 'pending' and now < tonumber(open[2]) then
-      return { raw, parts, 'paused', 'approval', t.waits .. ' ' .. open[3] }
+      return { raw, parts, t.status == 1 and 'need_human' or 'paused', 'approval', t.waits .. ' ' .. open[3] }
     elseif t and t.closed ~= '' and sub(keys[i], #P + #sid + 4) == s.main then
       state, by = 'closed', t.closed
     elseif t and t.status > 0 and state ~= 'closed' and state ~= 'need_human' then

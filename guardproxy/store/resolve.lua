@@ -124,7 +124,7 @@ if not run or (thread ~= '' and not fresh) then
   -- A start that says more than the last one of its head, which was answered and not taken up: the agent does not
   -- append what it is answered. It is a new run all the same; the turn says so. `grown`: how long that one was.
   local function grows(t)
-    if t and t.state == 'answered' and t.delivered ~= '' and not t.taken and count > math.max(2, t.count)
+    if t and t.state == 'answered' and t.delivered ~= '' and count > math.max(2, t.count)
       and user ~= '' and user ~= t.user and now - t.at <= LATEST_MS then
       grown = t.count
     end

@@ -375,3 +375,14 @@ def test_read_takes_any_messages(messages: list[dict[str, object]], tools: objec
         assert message.role in {"system", "user", "assistant", "tool"}
         for call in message.calls:
             (call.name + call.arguments + call.id).encode()
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "language"),
+    [("请修复这个错误", "go on please now", "zh"), ("fix it", "请继续修复这个错误", "en"), ("", "请继续", "en")],
+)
+def test_the_first_language_stays(first: str, later: str, language: str) -> None:
+    messages = [{"role": "user", "content": first}, {"role": "assistant", "content": "a"}]
+    for number in range(1, 4):
+        ask = chat.ask_of([*messages, *[{"role": "user", "content": later}] * number])
+        assert chat.first_language(ask) == language

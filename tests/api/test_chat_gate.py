@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+import openai
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -116,6 +119,8 @@ def test_the_text_of_a_final_answer_is_held_where_that_is_wanted() -> None:
     assert (out, watcher.holding) == (with_calls, False)
     out, watcher = gated(with_calls, ALL, text=True)
     assert ("let me see" in out.decode(), watcher.holding) == (True, True)
+    client = Client(out + watcher.release(frozenset()))
+    assert (client.text, client.calls, client.finishes) == ("let me see", [], ["stop"])
 
 
 def test_an_answer_with_several_choices_or_an_error_is_never_held() -> None:
@@ -486,3 +491,80 @@ def test_indices_of_calls_that_passed_are_not_used_again() -> None:
     out, watcher = gated(calling([tc(1, "a", "g", "{}")], [tc(2, "b", "f", "{}")], [tc(3, "c", "g", "{}")]), F)
     client = Client(out + watcher.release(frozenset([0, 2])))
     assert {index: call[2] for index, call in client.by_index.items()} == {1: "a", 2: "c"}
+
+
+def test_a_real_client_makes_one_message_of_joined_attempts() -> None:
+    """OpenAI's SDK, which is strict about indices, roles and ends."""
+    total, joint = b"", None
+    for number, keep in enumerate([None, None, frozenset([1])]):
+        calls = [{**tc(at, f"c{number}{at}", "f", '{"n":1}'), "type": "function"} for at in range(2)]
+        raw = calling(calls[:1], calls[1:], text=f"t{number}", prompt_tokens=3, completion_tokens=2, total_tokens=5)
+        raw = raw.replace(b'"id": "r"', b'"created": 5, "object": "chat.completion.chunk", "id": "r%d"' % number)
+        watcher = chat.watch(ask(stream=True), gate=chat.Gate(ALL), joint=joint)
+        total += watcher.feed(raw) + watcher.finish()
+        total += watcher.release(keep) if keep else b""
+        joint = watcher.joint()
+
+    class Provider(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(total)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Provider) as server:
+        Thread(target=server.handle_request).start()
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        with (
+            openai.OpenAI(api_key="x", base_url=url, max_retries=0) as client,
+            client.chat.completions.stream(model="m", messages=[{"role": "user", "content": "hi"}]) as stream,
+        ):
+            found = stream.until_done().get_final_completion()
+    (choice,) = found.choices
+    assert (found.id, choice.message.content, choice.finish_reason) == ("r0", "t0\n\nt1\n\nt2", "tool_calls")
+    assert [(call.id, call.function.arguments) for call in choice.message.tool_calls or []] == [("c21", '{"n":1}')]
+    assert found.usage is not None
+    assert found.usage.total_tokens == 15
+
+
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+def test_golden_without_its_calls(path: Path) -> None:
+    out, watcher = gated(path.read_bytes())
+    seen = watcher.seen()
+    after = chat.watch(ask(stream=True))
+    after.feed(out + watcher.release(frozenset()) + watcher.finish())
+    after.finish()
+    assert (after.calls, after.text, after.usage) == ((), seen.text, seen.usage)
+    assert after.complete == seen.complete
+    if seen.calls and seen.complete:
+        assert after.finish_reason == "stop"
+
+
+@settings(max_examples=200 * FUZZ, deadline=None)
+@given(wild, wild, st.data(), st.booleans(), st.booleans())
+def test_whatever_comes_can_be_taken_out_and_joined(
+    one: list[bytes], two: list[bytes], data: Any, text: bool, drop: bool
+) -> None:
+    raw = b"".join(one)
+    out, watcher = gated(cut(raw, data.draw(sizes(raw))), text=text)
+    seen = watcher.seen()
+    joint = watcher.joint()
+    after = chat.watch(ask(stream=True))
+    after.feed(out + watcher.release(frozenset()) + watcher.finish())
+    after.finish()
+    if len(watcher.answers) < 2:  # else it is not the one that was asked for
+        assert not after.calls
+        assert (after.text, after.complete) == (seen.text, seen.complete)
+    edits = DropCalls(CUT) if drop else None
+    later = chat.watch(ask(stream=True), gate=chat.Gate(ALL, text=text), joint=joint, drop=edits)
+    total = b"".join([later.feed(part) for part in two]) + later.finish() + later.release()
+    count = sum(event.strip() == b"data: [DONE]" for event in events(total))
+    assert count <= 1
+    again = chat.watch(ask(stream=True))
+    again.feed(total)
+    again.finish()
+    if not drop and len(later.answers) < 2:
+        assert list(again.calls) == list(later.calls)

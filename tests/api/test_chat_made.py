@@ -106,6 +106,41 @@ def test_a_stored_message_that_is_none() -> None:
     assert json.loads(body)["choices"][0]["message"] == {"role": "assistant", "content": ""}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ('{"x":1}', None),
+        (" {} ", None),
+        ("", {}),
+        ("  ", {}),
+        ('{"x":', {"invalid_arguments": '{"x":'}),
+        ("[1]", {"invalid_arguments": "[1]"}),
+        ("3", {"invalid_arguments": "3"}),
+        ('{"q":"a\x01"}', {"invalid_arguments": '{"q":"a\x01"}'}),
+        ('{"q":NaN}', {"invalid_arguments": '{"q":NaN}'}),
+    ],
+)
+def test_arguments_of_a_history_are_objects(arguments: str, expected: Any) -> None:
+    _, watcher = gated(calling([tc(0, "a", "f", arguments), tc(1, "b", "g", "{}")], text="so"))
+    message, call = watcher.raw_message(), watcher.raw_calls()[0]
+    legacy = json.dumps({"name": "f", "arguments": arguments}).encode()
+    if expected is None:
+        assert [chat.sound(raw) for raw in (message, call, legacy)] == [message, call, legacy]
+        return
+    changed = json.loads(message)
+    changed["tool_calls"][0]["function"]["arguments"] = found = json.dumps(expected, separators=(",", ":"))
+    assert json.loads(chat.sound(message)) == changed
+    assert json.loads(chat.sound(call)) == changed["tool_calls"][0]
+    assert json.loads(chat.sound(legacy)) == {"name": "f", "arguments": found}
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"{", b"[]", b'{"role":"user","content":"x"}', b'{"id":"a","custom":{"input":"("}}']
+)
+def test_what_has_no_arguments_stays(raw: bytes) -> None:
+    assert chat.sound(raw) is raw
+
+
 SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}}
 
 

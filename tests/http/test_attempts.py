@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from guardproxy.errors import StoreError
 from guardproxy.store.redis import Store
-from tests.http.test_guarded import TOOLS, Agent, joined, paired, then
+from tests.http.test_guarded import TOOLS, Agent, paired, then
 from tests.http_store import counted, held
-from tests.live import Got, Json, Live, Said, live
+from tests.live import Json, Said, live
 
 FORBIDDEN = ("delete", "{}", "call_del000001")
 ALLOWED = ("read", '{"path":"c"}', "call_read00002")
@@ -149,9 +150,7 @@ async def test_a_model_that_does_not_heed_tool_choice(store: Store, stream: bool
 @BOTH
 async def test_usage_is_estimated_over_all_attempts(store: Store, stream: bool) -> None:
     async with live(store, policy=POLICY, tools=DENY) as running:
-        running.provider.script = then(
-            Said("I clean up.", calls=[FORBIDDEN], usage=None), Said("x" * 400, usage=None)
-        )
+        running.provider.script = then(Said("I clean up.", calls=[FORBIDDEN], usage=None), Said("x" * 400, usage=None))
         agent = Agent(running, stream=stream)
         await agent.turn()
         await running.proxy.quiet()
@@ -249,7 +248,12 @@ async def test_a_call_in_the_old_form(store: Store, stream: bool) -> None:
 @pytest.mark.parametrize("more", [{"mode": "observe"}, {}], ids=["observe", "panic"])
 async def test_nothing_is_done_where_nothing_may_be(store: Store, stream: bool, more: Json) -> None:
     """An observing policy, and a panic: calls go to the agent, no answer waits or is sent back, results are as long."""
-    policy: Json = {"refuse": "enforce", "final": {"hold": True}, "hygiene": {"truncate": {"mode": "enforce", "max_tokens": 200}}, **more}
+    policy: Json = {
+        "refuse": "enforce",
+        "final": {"hold": True},
+        "hygiene": {"truncate": {"mode": "enforce", "max_tokens": 200}},
+        **more,
+    }
     policy["completion"] = {"required_tools": {"tools": ["search"]}}
     async with live(store, policy=policy, tools={**DENY, "approval": ["send"]}) as running:
         if not more:
@@ -265,3 +269,110 @@ async def test_nothing_is_done_where_nothing_may_be(store: Store, stream: bool, 
         assert agent.text == "done"
         assert len(running.provider.got) == 2
         assert "long " * 2000 in running.provider.got[0].json["messages"][2]["content"]
+
+
+LEFT: dict[str, tuple[Callable[[], list[Said]], bool, int, int]] = {
+    # what the provider says, streamed, attempts, output tokens that are charged
+    "before the answer": (lambda: [Said("x", wait=never())], True, 1, 0),
+    "before a whole answer": (lambda: [Said("x", wait=never())], False, 1, 4096),
+    "while text flows": (lambda: [Said("This is it.", stall=(2, never()))], True, 1, 2),
+    "while a call is held": (lambda: [Said("So:", calls=[FORBIDDEN], stall=(5, never()))], True, 1, 2),
+    "while it is asked again": (lambda: [FIRST, Said("x", wait=never())], True, 2, 5),
+    "while it is asked again, whole": (lambda: [FIRST, Said("x", wait=never())], False, 2, 5 + 4096),
+    "in the second answer": (lambda: [FIRST, Said("I will read.", stall=(2, never()))], True, 2, 5 + 2),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+async def test_a_client_that_leaves(store: Store, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What was produced is paid for in all attempts, the hold is given back, and the same request may come again."""
+    answers, stream, attempts, tokens = LEFT[name]
+    async with live(store, policy=POLICY, tools=DENY) as running:
+        running.provider.script = then(*answers(), Said("done"))
+        agent = Agent(running, stream=stream)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        while len(running.provider.got) < attempts:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        await gone(running, turn)
+        assert await held(store) == {}
+        used = await counted(store, agent.session)
+        assert (used["s:output_tokens"], used["s:turns"]) == ((tokens, 0), (1, 0))
+        assert "failed inside guardproxy" not in caplog.text
+        await agent.turn()
+        assert agent.text == "done"
+        assert paired(running.provider.got[-1].json["messages"])
+
+
+async def gone(running: object, turn: asyncio.Task[object]) -> None:
+    """The client of a turn leaves; its turn is over soon after."""
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    for _ in range(100):
+        if not running.proxy.turns:
+            break
+        await asyncio.sleep(0.01)
+    assert not running.proxy.turns
+    await running.proxy.quiet()
+
+
+@BOTH
+async def test_a_final_answer_that_is_held_and_empty(store: Store, stream: bool) -> None:
+    """`final.hold` with an answer of neither text nor calls: nothing is there to check, it is handed on as it is."""
+    policy = {"final": {"hold": True}, "completion": {"required_tools": {"tools": ["search"]}}}
+    async with live(store, policy=policy) as running:
+        running.provider.script = then(Said(None))
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "stream": stream}
+        body |= {"stream_options": {"include_usage": True}} if stream else {}
+        answer = await running.post(body)
+        assert answer.body == running.provider.sent[0]
+        assert len(running.provider.got) == 1
+        assert await held(store) == {}
+
+
+class Full:
+    """A store without room, or without an answer, for one more attempt. What is missing is made by the real one."""
+
+    def __init__(self, store: Store, answer: bool | None) -> None:
+        self._store = store
+        self._answer = answer
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def extend(self, *_given: object) -> bool:
+        if self._answer is None:
+            raise StoreError("away")
+        return self._answer
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("answer", "on_failure", "attempts"),
+    [(False, "open", 1), (None, "closed", 1), (None, "open", 2)],
+    ids=["no room", "away, closed", "away, open"],
+)
+async def test_room_for_one_more_attempt(
+    store: Store, answer: bool | None, on_failure: str, attempts: int, stream: bool
+) -> None:
+    full = Full(store, answer)
+    async with live(full, policy=POLICY, tools=DENY, store={"on_failure": on_failure}) as running:  # type: ignore[arg-type]
+        running.provider.script = then(FIRST, Said("Then I stop."))
+        agent = Agent(running, stream=stream)
+        await agent.turn()
+        assert len(running.provider.got) == attempts
+        assert agent.text.startswith("I clean up.\n\n[guardproxy]" if attempts == 1 else "I clean up.\n\nThen I stop.")
+        assert await held(store) == {}
+
+
+@BOTH
+async def test_a_budget_without_room_for_another_attempt(store: Store, stream: bool) -> None:
+    policy = {**POLICY, "limits": {"session": {"output_tokens": 9000}}}
+    async with live(store, policy=policy, tools=DENY) as running:
+        running.provider.script = then(FIRST)
+        agent = Agent(running, stream=stream)
+        await agent.turn()
+        assert len(running.provider.got) == 2, "two holds fit, a third does not"
+        assert "[guardproxy]" in agent.text
+        assert await held(store) == {}

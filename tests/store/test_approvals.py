@@ -21,7 +21,9 @@ MINUTE, DAY = 60_000, 86_400_000
 SEALED = b"\xff\x00sealed\xfe"
 
 
-async def asked(store: Store, agent: Agent | None = None, minutes: int = 60, **more: Any) -> Approval:
+async def asked(
+    store: Store, agent: Agent | None = None, minutes: int = 60, *, status: str = "active", **more: Any
+) -> Approval:
     """A thread whose call is held: the approval is opened, then the turn settled."""
     agent = agent or Agent(store, session="s")
     view = await agent.begin()
@@ -36,7 +38,7 @@ async def asked(store: Store, agent: Agent | None = None, minutes: int = 60, **m
         **fields,
     )
     kept = await store.approvals.open(ORG, one)
-    await agent.settle("own", waits_for=one.id)
+    await agent.settle("own", waits_for=one.id, status=status)
     agent.took()
     assert kept == one
     return one
@@ -208,7 +210,8 @@ async def test_after_the_decision_it_goes_on_and_is_told(
     await store.approvals.decide(ORG, "a1", verdict, "ann")
     view = await agent.begin()
     assert (view.admitted, view.paused, view.approval, view.approval_state) == (True, "", "a1", state)
-    assert (view.turn, view.answers, view.steps) == (2, 0, 1)
+    rearmed = state in ("approved", "answered")  # what a person has allowed is no loop: the soft ladder begins anew
+    assert (view.turn, view.answers, view.steps) == (2, 0, 1 + rearmed)
     await agent.settle("", "failed")
     view = await agent.begin()  # the client tries again: it is told again
     assert (view.retry, view.approval, view.approval_state) == (True, "a1", state)
@@ -216,6 +219,15 @@ async def test_after_the_decision_it_goes_on_and_is_told(
     agent.took()
     view = await agent.begin()
     assert (view.approval, view.approval_state) == ("", "")
+
+
+@pytest.mark.parametrize(("status", "state"), [("need_human", "need_human"), ("active", "paused")])
+async def test_what_a_person_is_needed_for(store: Store, status: str, state: str) -> None:
+    """A question needs a person, a call that waits is a pause: in both it is said what it waits for."""
+    await asked(store, status=status)
+    known = await store.session_state(ORG, "s")
+    assert known is not None
+    assert (known.state, known.by, known.why) == (state, "approval", "a1 delete_file")
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -237,8 +249,8 @@ async def test_in_a_panic_nothing_is_paused(store: Store) -> None:
 
 
 async def test_a_side_request_of_the_session_is_not_held_up(store: Store) -> None:
-    await asked(store)
-    view = await Agent(store, session="s", thread="title", tooled=False).begin()
+    one = await asked(store)
+    view = await Agent(store, session="s", thread=one.thread, tooled=False).begin()
     assert (view.counted, view.admitted, view.paused, view.approval) == (False, True, "", "")
 
 
@@ -257,6 +269,23 @@ async def test_a_derived_run_is_found_again_days_later(store: Store) -> None:
     await store.approvals.decide(ORG, "a1", "approve", "ann", offset_ms=2 * DAY)
     view = await agent.begin(offset_ms=2 * DAY)
     assert (view.session, view.turn, view.approval_state) == (one.session, 2, "approved")
+
+
+async def test_a_derived_run_is_found_by_its_round_when_another_has_begun_since(store: Store) -> None:
+    agent = Agent(store, ids="x")
+    view = await agent.begin()
+    ends = view.now_ms + 5 * DAY
+    one = Approval("a1", ORG, view.session, view.thread, "f", view.now_ms, ends)
+    await store.approvals.open(ORG, one)
+    await agent.settle("calls", waits_for="a1")
+    agent.took()
+    for key in await keys(store):  # as after three hours
+        left = int(str(await store._client.command("PTTL", key)))
+        if left > 0:
+            await store._client.command("PEXPIRE", key, max(1, left - 3 * 60 * MINUTE))
+    await asyncio.sleep(0.01)
+    assert (await Agent(store, ids="y", offset_ms=3 * 60 * MINUTE).begin()).session != one.session
+    assert (await agent.begin(offset_ms=3 * 60 * MINUTE)).session == one.session
 
 
 async def test_killed_between_open_and_decide_nothing_is_lost_and_nothing_released(

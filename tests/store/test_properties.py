@@ -1,4 +1,4 @@
-"""Any order of begin, settle, sweep and killed workers, each call made twice: limits hold and totals are right."""
+"""Any order of begin, extend, settle, sweep and killed workers, most made twice: limits hold and totals are right."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ FREE = Line("session", "cost", 0)
 
 BEGIN = st.tuples(st.just("begin"), st.integers(0, 3), st.integers(0, 25))
 SETTLE = st.tuples(st.just("settle"), st.integers(0, 9), st.integers(0, 40))
+EXTEND = st.tuples(st.just("extend"), st.integers(0, 9), st.integers(0, 15))
 SWEEP = st.tuples(st.just("sweep"), st.integers(0, 3), st.just(0))
 
 
@@ -63,6 +64,18 @@ async def settle(books: Books, which: int, tokens: int) -> None:
     books.end(token, tokens, 1)
 
 
+async def extend(books: Books, which: int, hold: int, now: int) -> None:
+    if not books.open:
+        return
+    token = list(books.open)[which % len(books.open)]
+    agent, held, begun = books.open[token]
+    lines = (LIMITED._replace(hold=hold), FREE._replace(hold=hold))
+    fits = books.used + books.held + hold <= LIMITED.limit
+    assert await agent.store.extend(ORG, token, lines, now) is fits
+    if fits:
+        books.open[token] = agent, held + hold, begun
+
+
 async def sweep(store: Store, books: Books, now: int) -> None:
     due = {token: hold for token, (_, hold, begun) in books.open.items() if begun + LEASE < now - 200}
     fresh = {token for token, (_, _, begun) in books.open.items() if begun + LEASE > now + 200}
@@ -83,7 +96,7 @@ async def check(store: Store, books: Books) -> None:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.one_of(BEGIN, BEGIN, SETTLE, SWEEP), max_size=30))
+@given(st.lists(st.one_of(BEGIN, BEGIN, SETTLE, EXTEND, SWEEP), max_size=30))
 def test_limits_hold_and_totals_are_right(server: Embedded, moves: list[tuple[str, int, int]]) -> None:
     async def play(store: Store) -> None:
         books, now = Books(), 0
@@ -91,6 +104,8 @@ def test_limits_hold_and_totals_are_right(server: Embedded, moves: list[tuple[st
             now += 300
             if what == "begin":
                 await begin(store, books, one, two, now)
+            elif what == "extend":
+                await extend(books, one, two, now)
             elif what == "settle":
                 await settle(books, one, two)
             else:

@@ -91,6 +91,23 @@ async def test_a_pause_by_a_person_is_not_taken_over_by_a_policy(store: Store) -
     assert (view.paused, view.paused_why) == ("operator", "wait")
 
 
+@pytest.mark.parametrize("what", ["pause", "cut"])
+async def test_under_another_name_it_is_held_all_the_same(store: Store, what: str) -> None:
+    """Clients that send a trace id as a session id have another one with each request."""
+    agent = Agent(store, session="s", ids="x")
+    await agent.turn()
+    await getattr(store.runs, what)(ORG, "s", "ann")
+    agent.session = "s2"
+    for number in (1, 2):
+        view = await agent.begin()
+        assert (view.session, view.thread, view.answers) == ("s", "aaaaaaaaaaaa-1", number)
+        assert (view.paused, view.closed_by) == (("operator", "") if what == "pause" else ("", "operator"))
+    assert await store.session_state(ORG, "s2") is None
+    await store.runs.reset(ORG, "s", "ann")
+    view = await agent.begin()
+    assert (view.session, view.admitted, view.new_session, view.steps) == ("s2", True, True, 2)
+
+
 async def test_cut_while_a_turn_is_open(store: Store) -> None:
     agent = Agent(store, session="s")
     view = await agent.begin()
@@ -133,6 +150,28 @@ async def test_reset_opens_a_session_with_a_new_span_and_keeps_its_totals(store:
     assert 10_000 <= view.spent[3].used < 11_000
     assert any(fact.startswith(BOUNDARY) for fact in view.ring)
     assert view.counts == {"tool:bash": 1}  # those of the span before are gone
+
+
+async def test_after_a_reset_words_re_arm_three_times_again(store: Store) -> None:
+    agent = Agent(store, session="s")
+    for number in range(5):
+        view = await agent.begin()
+        assert (view.closed, view.rearmed) == (number == 4, min(number, 3))
+        await agent.settle("own", close="cycle")
+        agent.took(user=f"words {number}")
+    await store.runs.reset(ORG, "s", "ann")
+    for number in range(5, 10):
+        view = await agent.begin()
+        assert (view.closed, view.rearmed) == (number == 9, min(number - 5, 3))
+        await agent.settle("own", close="cycle")
+        agent.took(user=f"words {number}")
+
+
+async def test_after_a_reset_nothing_is_waited_for(store: Store) -> None:
+    agent = Agent(store, session="s")
+    await agent.begin()
+    await agent.settle(status="need_human")
+    assert (await store.runs.reset(ORG, "s", "ann")).state == "active"
 
 
 async def test_a_turn_that_is_open_at_a_reset_counts_into_the_totals_alone(store: Store) -> None:

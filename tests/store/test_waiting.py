@@ -31,7 +31,10 @@ async def test_what_a_thread_waits_for_is_told_to_the_next_turn(store: Store, st
     agent = Agent(store, session="s", thread="t")
     assert (await agent.begin()).status == "active"
     await agent.settle(status=status)
-    assert (await agent.begin()).status == status  # the same request: nothing has come
+    for _ in range(2):
+        assert (await agent.begin()).status == status  # the same request: nothing has come
+        await agent.settle("", "failed")
+    assert (await agent.begin()).status == status
     await agent.settle(status=status)
     agent.took(user="the answer")
     assert (await agent.begin()).status == status

@@ -10,6 +10,7 @@ from guardproxy.core.fingerprint import Fingerprinter, strip_own
 from guardproxy.core.harness import is_harness
 from guardproxy.core.model import Ask, Call, Flag, Kind, Message, Step, value
 from guardproxy.core.rounds import Round, rounds
+from guardproxy.core.tools import Tool, tool_of
 
 MOST = 4096
 """Calls looked at, the newest ones: beyond that a conversation counts as shortened."""
@@ -20,12 +21,16 @@ PLAIN = Fingerprinter(b"completion")
 
 @value
 class Act:
-    """One call of the conversation with its result (None: not answered). `round`: index of its assistant message."""
+    """One call of the conversation with its result (None: not answered). `round`: index of its assistant message.
+
+    `kind`: what the tool's name means under the tools' rules.
+    """
 
     call: Call
     result: Message | None
     flags: Flag
     round: int
+    kind: Tool
 
     @property
     def tool(self) -> str:
@@ -72,7 +77,10 @@ class Candidate:
         """Read the conversation once, for all checks."""
         found = tuple(rounds(self.ask))
         pairs = [(one, call, result) for one in found for call, result in zip(one.calls, one.results, strict=True)]
-        acts = tuple(_act(self.printer, *pair) for pair in pairs[-MOST:])
+        kinds = {
+            name: tool_of(name.strip().casefold(), self.printer.rules) for name in {call.name for _, call, _ in pairs}
+        }
+        acts = tuple(_act(self.printer, kinds[call.name], one, call, result) for one, call, result in pairs[-MOST:])
         for name, made in (("rounds", found), ("acts", acts)):
             object.__setattr__(self, name, made)
 
@@ -100,9 +108,9 @@ class Candidate:
         return "\n".join([self.text, *[word for call in self.calls for word in _words(call.arguments)]]).strip()
 
 
-def _act(printer: Fingerprinter, turn: Round, call: Call, result: Message | None) -> Act:
+def _act(printer: Fingerprinter, kind: Tool, turn: Round, call: Call, result: Message | None) -> Act:
     step = printer.step(call, result, first=False, at_ms=0)
-    return Act(call, result, step.flags, turn.index)
+    return Act(call, result, step.flags, turn.index, kind)
 
 
 def _words(arguments: str) -> list[str]:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 from guardproxy.core.completion._candidate import Act, Candidate
 from guardproxy.core.completion._commands import Part, literal, parts_of, under
 from guardproxy.core.model import Flag
-from guardproxy.core.tools import tool_of
 
 _EDITING = (
     "*edit*", "*write*", "*create_file*", "*new_file*", "*str_replace*", "*insert*", "*apply_diff*", "*apply_patch*",
@@ -50,7 +49,7 @@ def changed(candidate: Candidate) -> dict[str, str]:
     state: dict[str, str] = {}
     for act in candidate.acts:
         if act.succeeded and not act.flags & (Flag.CLEARED | Flag.PENDING) and not _NOT_DONE.search(act.text[:400]):
-            for change in _changes(act, candidate):
+            for change in _changes(act):
                 _note(state, change)
     return state
 
@@ -70,8 +69,8 @@ def _note(state: dict[str, str], change: Change) -> None:
         state[path] = "created" if how == "changed" and state.get(path) == "created" else how
 
 
-def _changes(act: Act, candidate: Candidate) -> Iterator[Change]:
-    tool = tool_of(act.tool, candidate.printer.rules)
+def _changes(act: Act) -> Iterator[Change]:
+    tool = act.kind
     try:
         given = json.loads(act.call.arguments)
     except (ValueError, RecursionError):

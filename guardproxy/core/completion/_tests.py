@@ -8,7 +8,6 @@ import re
 from guardproxy.core.completion._candidate import Act, Candidate
 from guardproxy.core.completion._commands import Part, parts_of
 from guardproxy.core.model import Flag
-from guardproxy.core.tools import tool_of
 
 _PROGRAMS = frozenset(
     "pytest py.test tox nox unittest jest vitest mocha ava karma cypress playwright rspec phpunit ctest nose2 "
@@ -41,9 +40,9 @@ _PASSED = re.compile(
 _FAILS = re.compile(r"(?i)\b[1-9]\d* (?:failed|failures?|errors?|failing)\b|\bFAILED\b|^FAIL\b|\bfailures?[:=] ?[1-9]")
 
 
-def runs_tests(act: Act, candidate: Candidate) -> bool | None:
+def runs_tests(act: Act) -> bool | None:
     """Whether a call runs tests; None: it might."""
-    tool = tool_of(act.tool, candidate.printer.rules)
+    tool = act.kind
     if not tool.shell:
         if _TEST_TOOL.fullmatch(act.tool):
             return True
@@ -102,7 +101,7 @@ def newest_failure(candidate: Candidate) -> Act | None:
         if act.result is None or act.flags & (Flag.CLEARED | Flag.PENDING):
             failed, passed = None, True
             continue
-        kind = runs_tests(act, candidate)
+        kind = runs_tests(act)
         if kind is True and tests_failed(act):
             failed = None if passed else act
         elif kind is True or (kind is None and not act.failed):

@@ -74,7 +74,7 @@ def _wrong(candidate: Candidate, settings: Settings, language: str) -> Iterator[
 
 def _may_have_run(candidate: Candidate) -> bool:
     """Whether tests were run, may have been, or were spoken of by somebody else."""
-    if any(runs_tests(act, candidate) is not False for act in candidate.acts):
+    if any(runs_tests(act) is not False for act in candidate.acts):
         return True
     heard = [message.text for message in candidate.ask.tail if message.role != "assistant"]
     return any("pass" in text.casefold() or "通过" in text for text in heard)

@@ -15,7 +15,6 @@ from typing import Literal
 from guardproxy.core.completion._candidate import Act, Candidate
 from guardproxy.core.completion._words import listed, say, told
 from guardproxy.core.model import Flag
-from guardproxy.core.tools import tool_of
 
 _UNDER_WAY = re.compile(
     r"(?i)\b(?:wait(?:s|ing)?|await(?:s|ing)?|pending|queued?|running|in progress|under way|underway|ongoing|"
@@ -55,13 +54,13 @@ def _open(candidate: Candidate, settings: Settings, language: str) -> Iterator[s
     newest = {act.tool: act for act in candidate.recent}
     for act in newest.values():
         named = any(fnmatchcase(act.tool, one.strip().casefold()) for one in settings.tools)
-        if named and act.flags & Flag.PENDING and not _shows(act, candidate):
+        if named and act.flags & Flag.PENDING and not _shows(act):
             yield say(language, "open_pending", tool=act.call.name, result=act.text)
 
 
-def _shows(act: Act, candidate: Candidate) -> bool:
+def _shows(act: Act) -> bool:
     """Whether the tool shows things, whose words are content: files, what a command prints."""
-    tool = tool_of(act.tool, candidate.printer.rules)
+    tool = act.kind
     return tool.reads or tool.shell
 
 

@@ -21,7 +21,7 @@ from guardproxy.core.completion._claims import claims_success, claims_tests
 from guardproxy.core.completion._tests import newest_failure
 from guardproxy.core.completion._words import say, told
 from guardproxy.core.model import Flag
-from guardproxy.core.tools import only_looks, tool_of
+from guardproxy.core.tools import only_looks
 
 LONGEST_ERROR = 500
 """Characters of a tool's error: a longer result brings something beside it (ToolBench: `error` and a full answer)."""
@@ -77,15 +77,14 @@ def _unresolved(candidate: Candidate, settings: Settings) -> Iterator[Act]:
     newest = {act.tool: place for place, act in enumerate(acts) if act.result is not None}
     for tool, place in newest.items():
         needed = any(fnmatchcase(tool, pattern.strip().casefold()) for pattern in settings.tools)
-        if needed and acts[place].failed and not _resolved(candidate, acts, place):
+        if needed and acts[place].failed and not _resolved(acts, place):
             yield acts[place]
 
 
-def _resolved(candidate: Candidate, acts: tuple[Act, ...], place: int) -> bool:
+def _resolved(acts: tuple[Act, ...], place: int) -> bool:
     """Whether the failure at `place` may be resolved, or be none."""
     failed = acts[place]
-    rules = candidate.printer.rules
-    tool = tool_of(failed.tool, rules)
+    tool = failed.kind
     if tool.shell or any(word in failed.text.casefold() for word in _MOOT):
         return True
     if len(failed.text) > LONGEST_ERROR and "Traceback" not in failed.text:
@@ -93,12 +92,12 @@ def _resolved(candidate: Candidate, acts: tuple[Act, ...], place: int) -> bool:
     same = [act for act in acts if act.tool == failed.tool and act.succeeded]
     if same and (tool.reads or tool.looks or not _given(failed).isdisjoint(set().union(*map(_given, same)))):
         return True
-    return any(not _looked(act, candidate) for act in acts[place + 1 :] if act.succeeded or act.result is None)
+    return any(not _looked(act) for act in acts[place + 1 :] if act.succeeded or act.result is None)
 
 
-def _looked(act: Act, candidate: Candidate) -> bool:
+def _looked(act: Act) -> bool:
     """Whether a call is known to have changed nothing."""
-    tool = tool_of(act.tool, candidate.printer.rules)
+    tool = act.kind
     return tool.think or bool(act.flags & (Flag.LOOKS | Flag.THINK)) or only_looks(act.call.arguments, tool)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from guardproxy.core.detectors._count import LONG, has
+from guardproxy.core.detectors._count import LONG, THINK, has
 from guardproxy.core.detectors._signs import REPLY
 from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import NO_FP, Finding, Kind, Rung, Step, Trail, Triple
@@ -80,12 +80,12 @@ def spare(trail: Trail, settings: Settings) -> Spared | None:
 
 
 def _said(trail: Trail) -> list[Step]:
-    """The replies since the last call, newest first."""
+    """The model's replies since the last call, newest first; not those that we gave in its place."""
     said: list[Step] = []
     for step in reversed(trail.steps):
         if step.kind is Kind.CALL:
             break
-        if step.kind is not Kind.BOUNDARY:
+        if step.kind is not Kind.BOUNDARY and not has(step.flags, THINK):
             said.append(step)
     return said
 

@@ -10,6 +10,7 @@ from guardproxy.core import advice
 from guardproxy.core.edit import Edit, Reject, Reply
 from guardproxy.core.interventions._context import Context, progress
 from guardproxy.core.model import Ask, Decision
+from guardproxy.core.view import View
 
 STATUS = 400
 """As for a cut: clients end on it, and repeat 402 to 5xx."""
@@ -19,10 +20,17 @@ def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...
     """The notice, or the error once it was given often enough."""
     view = context.view
     if view.paused:
-        how = f"approvals approve {view.approval}" if view.paused == "approval" else f"sessions resume {view.session}"
-        text = advice.paused_notice(context.language, view.paused, decision.reason, f"guardproxy {how}")
+        text = advice.paused_notice(context.language, view.paused, decision.reason, f"guardproxy {_ends_by(view)}")
     else:
         how = "extend" if decision.rule.startswith("budget.") else "resume"
         told = progress(ask, decision)
         text = advice.handed_over(context.language, decision, told, f"guardproxy sessions {how} {view.session}")
     return (Reject(STATUS, "session_paused", text),) if decision.over else (Reply(text),)
+
+
+def _ends_by(view: View) -> str:
+    """The command by which a person lets the run go on."""
+    if view.paused == "approval":
+        asks = view.status == "need_human"
+        return f"approvals answer {view.approval} TEXT" if asks else f"approvals approve {view.approval}"
+    return f"sessions {'extend' if view.paused == 'budget' else 'resume'} {view.session}"

@@ -31,6 +31,9 @@ What is forbidden needs no repair, and nobody is asked to approve what is forbid
 """
 
 
+_WANTED = tuple((name, module.wanted) for name, module in CHECKS.items())
+
+
 def default_settings() -> dict[str, object]:
     """Fresh default settings of every check."""
     return {name: module.Settings() for name, module in CHECKS.items()}
@@ -101,16 +104,15 @@ def prepare(
     `episodes`: those of the store, oldest first. `settings`: per check; one that is absent is off. `mode_of`: the mode
     in which a loop's rule works (`Policy.mode_of`). `exempt`: the exemptions that stand for this run.
     """
-    case: Case | None = None
+    wanted = [name for name, asks in _WANTED if name in settings and asks(settings[name], tools, decision, episodes)]
+    if not wanted:  # most turns
+        return None
+    case = Case(ask, trail, episodes, decision, tools, printer, language, schemas, mode_of, exempt)
     checks: dict[str, Check] = {}
     errors: list[str] = []
-    for name, module in CHECKS.items():
-        chosen = settings.get(name)
-        if chosen is None or not module.wanted(chosen, tools, decision, episodes):
-            continue
-        case = case or Case(ask, trail, episodes, decision, tools, printer, language, schemas, mode_of, exempt)
+    for name in wanted:
         try:
-            check = module.prepare(case, chosen)
+            check = CHECKS[name].prepare(case, settings[name])
         except Exception as error:  # noqa: BLE001 - as above
             errors.append(_told(name, error))
             continue

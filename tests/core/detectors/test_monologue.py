@@ -48,6 +48,9 @@ def test_counts(turns: list[Turn], count: int | None) -> None:
         ([(f"第{word}章", "继续") for word in "一二三四五六七八九十"], False),
         ([("", "go on"), ("", "go on")], True),
         ([("", "go on"), ("x", "go on"), ("", "go on")], False),
+        ([("[guardproxy] This run is paused.", "and?")] * 9, False),  # our own words
+        ([("[guardproxy] This run is paused.", "and?"), *[("Done.", "more")] * 2], True),
+        ([("Done.", "more"), ("[guardproxy] This run is paused.", "and?"), ("Done.", "more")], True),
     ],
 )
 def test_what_makes_replies_equal(replies: list[tuple[str, str | None]], *, nudge: bool) -> None:

@@ -1,0 +1,400 @@
+"""A call waits for a person: held or answered with a notice, decided, expired, asked for by two, left by its client."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from guardproxy.errors import StoreError
+from guardproxy.http import outlet
+from guardproxy.http.approvals import Desk
+from guardproxy.http.sealed import Sealer
+from guardproxy.secrets import derive
+from guardproxy.store.approvals import Approval
+from guardproxy.store.redis import Store
+from tests.http.test_guarded import BOTH as READ_AND_DELETE, TOOLS, Agent, paired, then
+from tests.http_store import counted, held
+from tests.live import SECRET, Json, Live, Said, live
+
+DELETE = ("delete", '{"path":"b"}', "call_del000001")
+TOOL = {"approval": ["delete"]}
+HOLD: Json = {"approvals": {"way": "hold", "hold_seconds": 20}}
+BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+
+
+def desk(store: Store) -> Desk:
+    """Where a person sits."""
+    return Desk(store, Sealer(derive(SECRET).ledger), "default")
+
+
+async def asked_of(store: Store, session: str, state: str = "pending") -> Approval:
+    """The approval of a session, once it is there."""
+    for _ in range(300):
+        found = [one for one in await store.approvals.list("default", state) if one.session.endswith(session)]
+        if found:
+            return found[0]
+        await asyncio.sleep(0.01)
+    raise AssertionError("nobody was asked")
+
+
+def go_on(agent: Agent, words: str = "go on") -> None:
+    agent.text = ""
+    agent.messages.append({"role": "user", "content": words})
+
+
+def body_of(agent: Agent) -> Json:
+    return {"model": "m", "messages": agent.messages, "tools": TOOLS, "stream": agent.stream}
+
+
+async def leave_when_asked(store: Store, running: Live, agent: Agent) -> Approval:
+    """Send a request, and leave as soon as a person was asked."""
+    turn = asyncio.get_running_loop().create_task(agent.turn())
+    asked = await asked_of(store, agent.session)
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    for _ in range(200):
+        if not running.proxy.turns:
+            break
+        await asyncio.sleep(0.01)
+    await running.proxy.quiet()
+    return asked
+
+
+class Away:
+    """A store of which some methods of `approvals` fail."""
+
+    def __init__(self, store: Store, *methods: str) -> None:
+        self._store = store
+        self.methods = set(methods)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    @property
+    def approvals(self) -> Any:
+        return _Part(self._store.approvals, self.methods)
+
+
+class _Part:
+    def __init__(self, part: object, methods: set[str]) -> None:
+        self._part = part
+        self._methods = methods
+
+    def __getattr__(self, name: str) -> Any:
+        async def fails(*_given: object) -> None:
+            raise StoreError("away")
+
+        return fails if name in self._methods else getattr(self._part, name)
+
+
+# ------------------------------------------------------------------------------------------------------ decided
+
+
+@BOTH
+@pytest.mark.parametrize("way", ["answer", "hold"])
+async def test_a_person_may_change_the_arguments(store: Store, way: str, stream: bool) -> None:
+    async with live(store, policy={"approvals": {"way": way}}, tools=TOOL) as running:
+        running.provider.script = then(Said("So:", calls=[DELETE]), Said("deleted"))
+        agent = Agent(running, stream=stream)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        asked = await asked_of(store, agent.session)
+        if way == "answer":
+            await turn
+        await desk(store).approve(asked.id, "ann", arguments='{"path": "b.bak"}')
+        if way == "answer":
+            go_on(agent)
+            turn = asyncio.get_running_loop().create_task(agent.turn())
+        await turn
+        (call,) = agent.messages[-2]["tool_calls"]
+        assert call["function"] == {"name": "delete", "arguments": '{"path": "b.bak"}'}
+        assert call["id"] == DELETE[2]
+        assert len(running.provider.got) == 1
+        await agent.turn()
+        assert agent.text == "deleted"
+        assert paired(running.provider.got[-1].json["messages"])
+        assert await held(store) == {}
+        await running.proxy.quiet()
+        assert (await counted(store, agent.session))["s:output_tokens"] == (10, 0), "a release costs nothing"
+
+
+@BOTH
+async def test_what_is_denied_while_the_request_is_held_is_taken_out(store: Store, stream: bool) -> None:
+    async with live(store, policy=HOLD, tools=TOOL) as running:
+        running.provider.script = then(Said(calls=READ_AND_DELETE), Said("I leave it."))
+        agent = Agent(running, stream=stream)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        asked = await asked_of(store, agent.session)
+        await desk(store).deny(asked.id, "ann", "not on a Friday")
+        await turn
+        assert agent.executed == ["read"]
+        await agent.turn()
+        told = running.provider.got[-1].json["messages"]
+        assert paired(told)
+        assert [call["function"]["name"] for call in told[1]["tool_calls"]] == ["read", "delete"]
+        assert sum("not on a Friday" in str(message["content"]) for message in told) == 1
+
+
+@BOTH
+async def test_what_is_denied_alone_is_told_in_the_same_turn(store: Store, stream: bool) -> None:
+    async with live(store, policy=HOLD, tools=TOOL) as running:
+        running.provider.script = then(Said("So:", calls=[DELETE]), Said("I leave it."))
+        agent = Agent(running, stream=stream)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        asked = await asked_of(store, agent.session)
+        await desk(store).deny(asked.id, "ann", "not on a Friday")
+        await turn
+        assert (agent.executed, agent.text) == ([], "So:\n\nI leave it.")
+        assert "not on a Friday" in running.provider.got[-1].json["messages"][-1]["content"]
+
+
+@BOTH
+async def test_two_calls_that_need_a_person_are_asked_one_after_the_other(store: Store, stream: bool) -> None:
+    second = ("delete", '{"path":"c"}', "call_del000002")
+    async with live(store, tools=TOOL) as running:
+        running.provider.script = then(Said(calls=[DELETE, second]), Said(calls=[second]), Said("done"))
+        agent = Agent(running, stream=stream)
+        for _ in range(2):
+            await agent.turn()
+            await desk(store).approve((await asked_of(store, agent.session)).id, "ann")
+            go_on(agent)
+            await agent.turn()
+        assert agent.executed == ["delete", "delete"]
+        assert [m["tool_calls"][0]["id"] for m in agent.messages if m.get("tool_calls")] == [DELETE[2], second[2]]
+        await agent.turn()
+        assert agent.text == "done"
+        assert all(paired(got.json["messages"]) for got in running.provider.got)
+
+
+@BOTH
+async def test_when_nobody_decides_in_time_the_notice_is_given(store: Store, stream: bool) -> None:
+    policy = {"approvals": {"way": "hold", "hold_seconds": 1}}
+    async with live(store, policy=policy, tools=TOOL) as running:
+        running.provider.script = then(Said("So:", calls=[DELETE]), Said("deleted"))
+        agent = Agent(running, stream=stream)
+        await agent.turn()
+        asked = await asked_of(store, agent.session)
+        assert agent.text.startswith("So:\n\n[guardproxy]")
+        assert asked.id in agent.text
+        await desk(store).approve(asked.id, "ann")
+        go_on(agent)
+        await agent.turn()
+        assert agent.executed == ["delete"]
+
+
+@BOTH
+@pytest.mark.parametrize(("on_expiry", "text"), [("deny", "I leave it."), ("cut", "nobody decided in time")])
+async def test_expired(store: Store, on_expiry: str, text: str, stream: bool) -> None:
+    policy = {"approvals": {"expire_seconds": 60, "on_expiry": on_expiry}}
+    async with live(store, policy=policy, tools=TOOL) as running:
+        running.provider.script = then(Said(calls=[DELETE]), Said("I leave it."))
+        agent = Agent(running, stream=stream)
+        await agent.turn()
+        running.offset_ms = 61_000
+        go_on(agent)
+        answer = await agent.turn()
+        assert text in agent.text
+        assert agent.executed == []
+        assert (answer.verdict, len(running.provider.got)) == (("cut", 1) if on_expiry == "cut" else ("pass", 2))
+        if on_expiry == "deny":
+            told = running.provider.got[-1].json["messages"]
+            assert paired(told)
+            assert told[1]["tool_calls"][0]["id"] == DELETE[2]
+
+
+@BOTH
+@pytest.mark.parametrize("by", ["a person", "the user"])
+async def test_a_question_to_a_person(store: Store, by: str, stream: bool) -> None:
+    question = ("ask_human", '{"question":"Which of the two?"}', "call_ask000001")
+    async with live(store, tools={"human": ["ask_*"]}) as running:
+        running.provider.script = then(Said("Hm.", calls=[question]), Said("Then b."))
+        agent = Agent(running, stream=stream)
+        await agent.turn()
+        assert agent.executed == []
+        assert "Which of the two?" in agent.text
+        asked = await asked_of(store, agent.session)
+        assert (await store.session_state("default", agent.session)).state == "need_human"
+        if by == "a person":
+            await desk(store).answer(asked.id, "ann", "b, of course")
+        go_on(agent, "go on" if by == "a person" else "b, of course")
+        await agent.turn()
+        assert agent.text == "Then b."
+        told = running.provider.got[-1].json["messages"]
+        assert paired(told)
+        assert "b, of course" in [m["content"] for m in told]
+        assert (await asked_of(store, agent.session, "answered" if by == "a person" else "expired")).id == asked.id
+
+
+# ------------------------------------------------------------------------------------------------ somebody is away
+
+
+@BOTH
+@pytest.mark.parametrize("decided", ["before", "after"])
+async def test_a_client_that_leaves_while_its_call_is_held_finds_it_again(
+    store: Store, decided: str, stream: bool
+) -> None:
+    """What was produced is paid for, the hold is given back; the call waits on, and comes with the same request."""
+    async with live(store, policy=HOLD, tools=TOOL) as running:
+        running.provider.script = then(Said(calls=[DELETE]), Said("deleted"))
+        agent = Agent(running, stream=stream)
+        asked = await leave_when_asked(store, running, agent)
+        assert await held(store) == {}
+        used = await counted(store, agent.session)
+        assert (used["s:input_tokens"], used["s:output_tokens"]) == ((10, 0), (5, 0))
+        if decided == "before":
+            await desk(store).approve(asked.id, "ann")
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        if decided == "after":
+            await asyncio.sleep(0.3)
+            assert len(await store.approvals.list("default")) == 1, "it is the same call: nobody is asked twice"
+            await desk(store).approve(asked.id, "ann")
+        await turn
+        assert agent.executed == ["delete"]
+        assert len(running.provider.got) == 1
+        await agent.turn()
+        assert agent.text == "deleted"
+        assert paired(running.provider.got[-1].json["messages"])
+        assert await held(store) == {}
+
+
+@BOTH
+async def test_an_agent_that_retries_beside_its_own_held_request(store: Store, stream: bool) -> None:
+    """Both wait for the same decision; the call is released to one of them."""
+    async with live(store, policy=HOLD, tools=TOOL) as running:
+        running.provider.script = then(Said(calls=[DELETE]), Said("What now?"))
+        agents = [Agent(running, stream=stream, session="twice") for _ in range(6)]
+        turns = [asyncio.get_running_loop().create_task(agents[0].turn())]
+        asked = await asked_of(store, "twice")
+        turns += [asyncio.get_running_loop().create_task(agent.turn()) for agent in agents[1:]]
+        await asyncio.sleep(0.3)
+        await desk(store).approve(asked.id, "ann")
+        await asyncio.gather(*turns)
+        assert sum(len(agent.executed) for agent in agents) == 1
+        assert await held(store) == {}
+
+
+@BOTH
+async def test_fifty_people_and_two_workers_release_a_call_once(store: Store, stream: bool) -> None:
+    async with live(store, tools=TOOL) as one, live(store, tools=TOOL) as other:
+        one.provider.script = other.provider.script = lambda got: (
+            Said("What now?") if len(got.json["messages"]) > 1 else Said(calls=[DELETE])
+        )
+        first = Agent(one, stream=stream)
+        await first.turn()
+        asked = await asked_of(store, first.session)
+        tries = await asyncio.gather(
+            *[desk(store).approve(asked.id, f"person {n}") for n in range(50)], return_exceptions=True
+        )
+        assert sum(not isinstance(tried, BaseException) for tried in tries) == 1
+        agents = [Agent((one, other)[n % 2], stream=stream, session=first.session) for n in range(10)]
+        for agent in agents:
+            agent.messages = [*first.messages, {"role": "user", "content": "now"}]
+        await asyncio.gather(*[agent.turn() for agent in agents])
+        assert sum(len(agent.executed) for agent in agents) == 1
+        assert await held(store) == {}
+
+
+@BOTH
+async def test_a_run_that_is_cut_while_its_call_is_held(store: Store, stream: bool) -> None:
+    async with live(store, policy=HOLD, tools=TOOL) as running:
+        running.provider.script = then(Said("So:", calls=[DELETE]))
+        agent = Agent(running, stream=stream)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        asked = await asked_of(store, agent.session)
+        await store.runs.cut("default", agent.session, "ann", "enough")
+        answer = await asyncio.wait_for(turn, 2)
+        assert agent.executed == []
+        assert "[guardproxy]" in agent.text
+        assert answer.verdict == ("pass" if stream else "cut")
+        await running.proxy.quiet()
+        assert await held(store) == {}
+        assert (await counted(store, agent.session))["s:output_tokens"] == (5, 0)
+        await desk(store).approve(asked.id, "ann")
+        go_on(agent)
+        await agent.turn()
+        assert agent.executed == [], "an ended run releases nothing"
+
+
+@BOTH
+@pytest.mark.parametrize("method", ["open", "claim"])
+@pytest.mark.parametrize("way", ["answer", "hold"])
+async def test_without_the_store_nothing_is_released(store: Store, way: str, method: str, stream: bool) -> None:
+    away = Away(store, method)
+    async with live(away, policy={"approvals": {"way": way}}, tools=TOOL) as running:  # type: ignore[arg-type]
+        running.provider.script = then(Said("So:", calls=[DELETE]), Said("I leave it."))
+        agent = Agent(running, stream=stream)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        if method == "claim":
+            asked = await asked_of(store, agent.session)
+            if way == "answer":
+                await turn
+            await desk(store).approve(asked.id, "ann")
+            if way == "answer":
+                go_on(agent)
+                turn = asyncio.get_running_loop().create_task(agent.turn())
+        await turn
+        assert agent.executed == []
+        assert agent.text.endswith("I leave it.")
+        assert paired(running.provider.got[-1].json["messages"])
+        assert await held(store) == {}
+
+
+@BOTH
+async def test_a_store_that_is_slow_to_answer_is_asked_again(store: Store, stream: bool) -> None:
+    away = Away(store, "get")
+    async with live(away, policy=HOLD, tools=TOOL) as running:  # type: ignore[arg-type]
+        running.provider.script = then(Said("So:", calls=[DELETE]))
+        agent = Agent(running, stream=stream)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        asked = await asked_of(store, agent.session)
+        await desk(store).approve(asked.id, "ann")
+        await asyncio.sleep(0.4)
+        away.methods.clear()
+        await turn
+        assert agent.executed == ["delete"]
+
+
+async def test_what_is_denied_stands_there_after_a_failure_too(store: Store) -> None:
+    async with live(store, tools=TOOL) as running:
+        running.provider.script = then(Said(calls=[DELETE]), Said(raw=b"{}", status=500), Said("I leave it."))
+        agent = Agent(running, stream=False)
+        await agent.turn()
+        await desk(store).deny((await asked_of(store, agent.session)).id, "ann", "not on a Friday")
+        go_on(agent)
+        assert (await agent.turn()).status == 500
+        await agent.turn()
+        assert agent.text == "I leave it."
+        for got in running.provider.got[1:]:
+            told = got.json["messages"]
+            assert paired(told)
+            assert [m["role"] for m in told] == ["user", "assistant", "tool", "assistant", "user"]
+
+
+async def test_another_secret_releases_nothing(store: Store) -> None:
+    async with live(store, tools=TOOL) as running:
+        running.provider.script = then(Said(calls=[DELETE]), Said("What now?"))
+        agent = Agent(running, stream=False)
+        await agent.turn()
+        await store.approvals.decide("default", (await asked_of(store, agent.session)).id, "approve", "ann")
+        running.proxy.sealer = Sealer(b"x" * 32)
+        go_on(agent)
+        await agent.turn()
+        assert (agent.executed, agent.text) == ([], "What now?")
+
+
+async def test_a_client_that_waits_is_told_that_somebody_is_there(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlet, "ALIVE_S", 0.1)
+    async with live(store, policy=HOLD, tools=TOOL) as running:
+        running.provider.script = then(Said(calls=[DELETE]))
+        agent = Agent(running, stream=True)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        asked = await asked_of(store, agent.session)
+        await asyncio.sleep(0.9)
+        await desk(store).approve(asked.id, "ann")
+        answer = await turn
+        assert 2 <= answer.body.count(b": keep-alive\n\n") <= 5
+        assert agent.executed == ["delete"]
