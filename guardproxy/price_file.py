@@ -49,13 +49,13 @@ FIELDS: Mapping[str, str] = {
 NEEDED = ("input_cost_per_token", "output_cost_per_token")
 """Without these an entry does not say what a chat costs."""
 
-INCLUSIVE = frozenset(("xai",))
+INCLUSIVE = ("xai",)
 """Providers whose tiers begin at the number in their name, not above it."""
 
-WORDLESS = frozenset(("embedding", "rerank", "moderation"))
+WORDLESS = ("embedding", "rerank", "moderation")
 """Modes in which nothing is written: no price of output is missing there."""
 
-WORDS = frozenset((None, "chat", "completion", "responses"))
+WORDS = (None, "chat", "completion", "responses")
 """Modes whose entries must have the price of a token; others may be sold by the image, the second or the query."""
 
 _ABOVE = re.compile(r"(?P<field>\w+?)_above_(?P<number>\d{1,12})(?P<kilo>k?)_tokens")

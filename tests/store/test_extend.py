@@ -31,6 +31,22 @@ async def test_tokens_and_money_are_held_again_and_the_turn_is_not(store: Store)
     assert found == [(1, 0), (1, 0), (2, 0), (170, 0), (9, 0)]
 
 
+async def test_a_session_that_was_extended_can_be_read(store: Store) -> None:
+    """Its counters are as many as before: a further one, however small, and nobody can show or sweep the session."""
+    agent = Agent(store, session="s", lines=(*LINES, CALLS))
+    await agent.begin()
+    for spent in (170, 190):
+        assert await extend(agent)
+        known = await store.session_state(ORG, "s")
+        assert known is not None
+        assert set(known.used) == {"turns", "tool_calls", "cost_microusd"}
+        await agent.settle(spent={"turns": 1, "tool_calls": 2, "cost_microusd": spent})
+        await agent.begin()
+    known = await store.session_state(ORG, "s")
+    assert known is not None
+    assert known.used == {"turns": 2, "tool_calls": 4, "cost_microusd": 360}
+
+
 COUNTED = (
     ("p:s", "turns"),
     ("s:s", "turns"),
