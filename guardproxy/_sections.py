@@ -191,6 +191,6 @@ def _keys(root: type[BaseModel], path: list[Any]) -> list[str]:
         if found is not None:
             model = found.annotation
         else:  # a mapping by free names, such as prices.models
-            inner = typing.get_args(model)
+            inner = [one for one in typing.get_args(model) if isinstance(one, type)]
             model = inner[-1] if inner else None
     return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []

@@ -172,6 +172,12 @@ class Price(Section):
     reasoning: kinds.Price | None = None
     tiers: tuple[PriceTier, ...] = ()
 
+    @model_validator(mode="after")
+    def _apart(self) -> Price:
+        if len({tier.above for tier in self.tiers}) < len(self.tiers):
+            raise ValueError("tiers: two begin at the same number of tokens")
+        return self
+
     def rates(self, *, known: bool) -> Rates:
         """The same as core's value."""
         found = _over(Rates(self.input, self.output, known=known), self)
