@@ -16,15 +16,10 @@ from guardproxy.core.model import Usage
 LARGEST = 2**48
 """Above this a token count is garbage, and would not fit the store's arithmetic."""
 
-_INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
-_OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
-_READ = (
-    "prompt_cache_hit_tokens",
-    "cache_read_input_tokens",
-    "cached_tokens",
-)  # DeepSeek; Anthropic, LiteLLM; Moonshot
+_READ = ("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens")  # DeepSeek; Anthropic; Moonshot
 _WRITTEN = ("cache_write_tokens", "cache_creation_tokens")  # OpenAI, OpenRouter; LiteLLM
 _LONG = "ephemeral_1h_input_tokens"
+_NOTHING: Mapping[str, object] = {}
 
 
 def usage_of(value: object) -> Usage | None:
@@ -36,16 +31,20 @@ def usage_of(value: object) -> Usage | None:
     if taken is None and given is None:
         return None
     taken, given = taken or 0, given or 0
-    cached = _inner(value, _INPUT_DETAILS, "cached_tokens") or _count(value, *_READ) or 0
-    written = _written(value)
-    reasoning = _inner(value, _OUTPUT_DETAILS, "reasoning_tokens", "thinking_tokens")
-    total = _count(value, "total_tokens") or 0
-    beside = cached + written
+    inside = _details(value, "prompt_tokens_details", "input_tokens_details")
+    thought = _details(value, "completion_tokens_details", "output_tokens_details")
+    cached = (inside and _count(inside, "cached_tokens")) or _count(value, *_READ) or 0
+    written = _count(value, "cache_creation_input_tokens") or (inside and _count(inside, *_WRITTEN)) or 0
+    reasoning = (thought and _count(thought, "reasoning_tokens", "thinking_tokens")) or 0
+    if not (cached or written or reasoning):
+        return Usage(taken, given)
+    total, beside = _count(value, "total_tokens") or 0, cached + written
     if beside and (beside > taken or total == taken + beside + given or _anthropic(value)):
         taken += beside
     if reasoning and (reasoning > given or total == taken + given + reasoning):  # xAI's, and Gemini's as OpenAI's
         given += reasoning
-    return Usage(taken, given, cached, written, reasoning, cache_write_1h=min(_long(value), written))
+    long = min(_long(value, inside), written) if written else 0
+    return Usage(taken, given, cached, written, reasoning, cache_write_1h=long)
 
 
 def merge(old: Usage | None, new: Usage | None) -> Usage | None:
@@ -64,35 +63,29 @@ def merge(old: Usage | None, new: Usage | None) -> Usage | None:
 
 def _anthropic(value: Mapping[str, object]) -> bool:
     """Whether the input was counted without what was read from and written to the cache."""
-    return "prompt_tokens" not in value and not any(name in value for name in _INPUT_DETAILS)
+    return not ("prompt_tokens" in value or "prompt_tokens_details" in value or "input_tokens_details" in value)
 
 
-def _written(value: Mapping[str, object]) -> int:
-    return _count(value, "cache_creation_input_tokens") or _inner(value, _INPUT_DETAILS, *_WRITTEN)
-
-
-def _long(value: Mapping[str, object]) -> int:
+def _long(value: Mapping[str, object], inside: Mapping[str, object]) -> int:
     """Tokens written to the cache for an hour: Anthropic's place for them, and LiteLLM's."""
-    holder: Mapping[str, object] | None = value
-    key = "cache_creation"
-    if key not in value:
-        details = value.get("prompt_tokens_details")
-        holder, key = details if isinstance(details, dict) else None, "cache_creation_token_details"
-    found = holder.get(key) if holder else None
+    found = value.get("cache_creation") or inside.get("cache_creation_token_details")
     return (_count(found, _LONG) or 0) if isinstance(found, dict) else 0
 
 
-def _inner(value: Mapping[str, object], names: tuple[str, ...], *keys: str) -> int:
+def _details(value: Mapping[str, object], *names: str) -> Mapping[str, object]:
     for name in names:
         details = value.get(name)
-        if isinstance(details, dict):
-            return _count(details, *keys) or 0
-    return 0
+        if details and isinstance(details, dict):
+            return details
+    return _NOTHING
 
 
 def _count(value: Mapping[str, object], *keys: str) -> int | None:
     for key in keys:
         number = value.get(key)
-        if isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number <= LARGEST:
+        if type(number) is int:
+            if 0 <= number <= LARGEST:
+                return number
+        elif isinstance(number, float) and 0 <= number <= LARGEST:
             return int(number)
     return None

@@ -91,9 +91,10 @@ def hold(rates: Rates, given: int, most: int) -> int:
     The same rates, and of each the dearest that may apply: the tier that the input can reach (`REACH`), input that is
     written to the cache, output that is all reasoning. What a one-hour cache write costs more is settled, not held.
     """
-    if not rates.tiers:
+    reach = given * REACH
+    if not rates.tiers or reach <= rates.tiers[-1].above:
         return _hold(rates, given, most)
-    return max(_hold(rates.at(given), given, most), _hold(rates.at(int(given * REACH)), given, most))
+    return max(_hold(rates.at(given), given, most), _hold(rates.at(int(reach)), given, most))
 
 
 def _hold(rates: Rates, given: int, most: int) -> int:

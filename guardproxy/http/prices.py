@@ -66,9 +66,10 @@ class Prices:
 
     def rates(self, model: str) -> Rates:
         """Rates of `model`; `known` is False where the fallback stands in. Raises BadAsk where that is blocked."""
-        if monotonic() >= self._until:
+        now = monotonic()
+        if now >= self._until:
             self._known.clear()
-            self._until = monotonic() + KEPT_S
+            self._until = now + KEPT_S
         found = self._known.get(model)
         if found is None:
             if len(self._known) >= KEPT:
