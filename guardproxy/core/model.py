@@ -87,12 +87,17 @@ class Message(NamedTuple):  # a tuple for the same reason
 
 @value
 class Declared:
-    """What the client says of itself: session and thread ids (may be empty) and the place they were read from."""
+    """What the client says of itself: session and thread ids (may be empty) and the place they were read from.
+
+    `user` and `labels` (names and values) are claims: what they are good for is the key's to say.
+    """
 
     session: str = ""
     thread: str = ""
     source: str = "derived"
     agent: str = ""
+    user: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
     progress: tuple[int, ...] = ()  # what it reports of its progress, in the order of `core.progress.FIELDS`
 
 

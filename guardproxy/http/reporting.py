@@ -72,6 +72,8 @@ def report_of(turn: Turn, view: View) -> TurnReport:
         late=done.late,
         missing=view.missing,
         state=_state(turn),
+        user=declared.user,
+        labels=declared.labels,
     )
 
 
