@@ -7,7 +7,6 @@ is said here is a claim: it names no session and pays for nothing unless the key
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 
 from guardproxy.api._ids import MAX_ID, clean
 from guardproxy.api._json import peek
@@ -48,9 +47,11 @@ NONE: Claims = ("", ())
 """Most say nothing."""
 
 
-def claims(headers: Mapping[str, str], body: Mapping[str, object]) -> Claims:
-    """The end user's name ("" = not said) and the labels, in the order of the request; of a repeated one the first."""
-    named = _named(tuple(headers))
+def claims(headers: Mapping[str, str], body: Mapping[str, object], named: tuple[str, ...]) -> Claims:
+    """The end user's name ("" = not said) and the labels, in the order of the request; of a repeated one the first.
+
+    `named`: the headers that say something (`says`).
+    """
     if not named and _WRITTEN.isdisjoint(body):
         return NONE
     objects = {name: peek(headers[name]) for name in named if name in OBJECTS}
@@ -64,10 +65,9 @@ def claims(headers: Mapping[str, str], body: Mapping[str, object]) -> Claims:
     return user, tuple(labels.items())
 
 
-@lru_cache(maxsize=1024)
-def _named(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Those that say something; a client sends the same names again and again."""
-    return tuple(name for name in names if name in _OURS or name.startswith(PROPERTY))
+def says(name: str) -> bool:
+    """Whether a header of this name says something of the user or is a label."""
+    return name in _OURS or name.startswith(PROPERTY)
 
 
 def _users(headers: Mapping[str, str], objects: Mapping[str, object], body: Mapping[str, object]) -> Iterator[str]:

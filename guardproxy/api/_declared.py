@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from urllib.parse import unquote
 
-from guardproxy.api._claims import claims
+from guardproxy.api._claims import claims, says
 from guardproxy.api._ids import clean
 from guardproxy.api._json import peek
 from guardproxy.core.model import Declared
@@ -76,8 +76,8 @@ Found = tuple[str, str, str]  # session, thread, source
 def declare(headers: Mapping[str, str], body: Mapping[str, object]) -> Declared:
     """The ids of the first place that has one; else empty ids with the source "derived"."""
     agent = _agent(headers)
-    vendors = _vendors(tuple(headers))
-    user, labels = claims(headers, body)
+    vendors, named = _sorted(tuple(headers))
+    user, labels = claims(headers, body, named)
     if vendors or not (_SAID.isdisjoint(headers) and _WRITTEN.isdisjoint(body)):  # most say nothing
         for session, thread, source in _places(headers, body, agent, vendors):
             if session:
@@ -86,9 +86,10 @@ def declare(headers: Mapping[str, str], body: Mapping[str, object]) -> Declared:
 
 
 @lru_cache(maxsize=1024)
-def _vendors(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Headers that are named as other gateways and clients name theirs; the same names come again and again."""
-    return tuple(name for name in names if name not in _SAID and _VENDOR.fullmatch(name))
+def _sorted(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Headers named as a session's are, of somebody we do not know, and those of `_claims`. The same come again."""
+    vendors = tuple(name for name in names if name not in _SAID and _VENDOR.fullmatch(name))
+    return vendors, tuple(filter(says, names))
 
 
 def _places(
