@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -46,6 +46,9 @@ FIELDS: Mapping[str, str] = {
 }
 """A field of an entry and that of `Rates` which it fills."""
 
+PRIORITY = "_priority"
+"""End of the name of a price of requests that ask to be served first."""
+
 NEEDED = ("input_cost_per_token", "output_cost_per_token")
 """Without these an entry does not say what a chat costs."""
 
@@ -64,10 +67,14 @@ _NOT_ONE: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """Rates by lower-case name, and a line for each entry that cannot be used."""
+    """Rates by lower-case name, and a line for each entry that cannot be used.
+
+    `priority`: those of requests that ask to be served first (`service_tier: priority`), where they cost more.
+    """
 
     rates: Mapping[str, Rates]
     wrong: tuple[str, ...] = ()
+    priority: Mapping[str, Rates] = field(default_factory=dict)
 
     def complaints(self) -> list[str]:
         """What is wrong, in lines for a log: the first `NAMED` entries and how many more there are."""
@@ -75,13 +82,16 @@ class PriceList:
         more = len(self.wrong) - len(named)
         return [*named, f"prices.file: and {more} more entries that cannot be used"] if more else named
 
-    def find(self, model: str) -> Rates | None:
-        """The rates of `model`, as it is called or without the names of providers before it (`openai/gpt-4o`)."""
+    def find(self, model: str, *, first: bool = False) -> Rates | None:
+        """The rates of `model`, as it is called or without the names of providers before it (`openai/gpt-4o`).
+
+        `first`: the request asks to be served first.
+        """
         name = model.lower()
         while name:
             found = self.rates.get(name)
             if found is not None:
-                return found
+                return self.priority.get(name, found) if first else found
             name = name.partition("/")[2]
         return None
 
@@ -117,18 +127,33 @@ def _read(path: str, _changed_ns: int, size: int) -> PriceList:
 def of(document: Mapping[str, object]) -> PriceList:
     """The prices of a parsed file. Of names that differ in case only, the first counts. Never raises."""
     rates: dict[str, Rates] = {}
+    priority: dict[str, Rates] = {}
     wrong: list[str] = []
     for model, entry in document.items():
         if model == SAMPLE:
             continue
         try:
-            found = _rates(entry)
+            found, dearer = _rates(entry), _first(entry)
         except ValueError as error:
             wrong.append(f"{model[:SHOWN]!r}: {error}")
             continue
         if found is not None:
             rates.setdefault(model.lower(), found)
-    return PriceList(rates, tuple(wrong))
+        if dearer is not None:
+            priority.setdefault(model.lower(), dearer)
+    return PriceList(rates, tuple(wrong), priority)
+
+
+def _first(entry: object) -> Rates | None:
+    """The rates of requests that are served first, with tiers of their own only; None where they have none."""
+    own = {name: value for name, value in entry.items() if name.endswith(PRIORITY)} if isinstance(entry, dict) else {}
+    if not own or not isinstance(entry, dict):
+        return None
+    rest = {name: value for name, value in entry.items() if not _ABOVE.fullmatch(name)}
+    try:
+        return _rates(rest | {name.removesuffix(PRIORITY): value for name, value in own.items()})
+    except ValueError as error:
+        raise ValueError(f"of its prices for {PRIORITY[1:]} {error}") from error
 
 
 def _rates(entry: object) -> Rates | None:

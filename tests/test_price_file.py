@@ -119,6 +119,36 @@ def test_an_entry(name: str) -> None:
     assert found.rates == ({} if expected is None else {"acme/model-1": expected})
 
 
+PRIORITY: dict[str, tuple[dict[str, Any], Rates | None]] = {
+    "none": (BOTH, None),
+    "some of it": ({**BOTH, "input_cost_per_token_priority": 6e-6}, Rates(6.0, 15.0)),
+    "all of it": (
+        {
+            **BOTH,
+            "cache_read_input_token_cost": 3e-7,
+            "cache_creation_input_token_cost_above_1hr": 6e-6,
+            "cache_read_input_token_cost_priority": 6e-7,
+            "input_cost_per_token_priority": 6e-6,
+            "output_cost_per_token_priority": 3e-5,
+            "input_cost_per_token_above_200k_tokens": 5e-6,
+            "input_cost_per_token_above_272k_tokens_priority": 1.2e-5,
+            "input_cost_per_token_flex": 1e-6,
+        },
+        Rates(6.0, 30.0, 0.6, cache_write_1h=6.0, tiers=(Tier(272_000, Rates(12.0, 30.0, 0.6, cache_write_1h=6.0)),)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRIORITY)
+def test_who_asks_to_be_served_first(name: str) -> None:
+    entry, expected = PRIORITY[name]
+    listed = price_file.of({"m": entry})
+
+    assert listed.wrong == ()
+    assert listed.priority == ({"m": expected} if expected else {})
+    assert listed.find("acme/m", first=True) == (expected or listed.find("m"))
+
+
 WRONG: dict[str, tuple[object, str]] = {
     "no mapping": ([1], "is no mapping of prices"),
     "half a price": ({"input_cost_per_token": 1e-6}, "has no output_cost_per_token"),
@@ -129,6 +159,10 @@ WRONG: dict[str, tuple[object, str]] = {
     "a flag": ({**BOTH, "input_cost_per_token": True}, "input_cost_per_token is no number"),
     "a list": ({**BOTH, "input_cost_per_token": [3e-6]}, "input_cost_per_token is no number"),
     "infinite": ({**BOTH, "input_cost_per_token": "inf"}, "input_cost_per_token is no number"),
+    "a bad price of priority": (
+        {**BOTH, "input_cost_per_token_priority": -1},
+        "of its prices for priority input_cost_per_token is -1 dollars per token",
+    ),
     "a bad tier": (
         {**BOTH, "input_cost_per_token_above_200k_tokens": "x"},
         "input_cost_per_token_above_200k_tokens is no number",

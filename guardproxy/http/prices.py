@@ -32,6 +32,9 @@ SHOWN = 80
 KEPT = 4096
 """Models remembered; beyond that the memory starts anew, so that made-up names cannot fill it."""
 
+FIRST = "\0priority"
+"""What the memory puts behind the name of a model whose request asks to be served first; no name has it."""
+
 KEPT_S = 300.0
 """Seconds for which they are: some published prices change with the hour of the day, and from a date on."""
 
@@ -64,26 +67,30 @@ class Prices:
         self._known: dict[str, Rates] = {}
         self._until = 0.0
 
-    def rates(self, model: str) -> Rates:
-        """Rates of `model`; `known` is False where the fallback stands in. Raises BadAsk where that is blocked."""
+    def rates(self, model: str, service: object = None) -> Rates:
+        """Rates of `model`; `known` is False where the fallback stands in. Raises BadAsk where that is blocked.
+
+        `service`: the request's `service_tier`. Only what is dearer counts: nobody makes it cheap by asking for `flex`.
+        """
         now = monotonic()
         if now >= self._until:
             self._known.clear()
             self._until = now + KEPT_S
-        found = self._known.get(model)
+        key = model + FIRST if service == "priority" else model
+        found = self._known.get(key)
         if found is None:
             if len(self._known) >= KEPT:
                 self._known.clear()
-            found = self._known[model] = self._look_up(model)
+            found = self._known[key] = self._look_up(model, first=key is not model)
         if not found.known:
             self._missed(model)
         return found
 
-    def _look_up(self, model: str) -> Rates:
+    def _look_up(self, model: str, *, first: bool) -> Rates:
         for pattern, rates in self._table.items():
             if fnmatchcase(model, pattern):
                 return rates
-        found = self._listed.find(model) or _published(model, self._url, self._fallback.output)
+        found = self._listed.find(model, first=first) or _published(model, self._url, self._fallback.output)
         if found is None:
             self._say(model)
         return found or self._fallback

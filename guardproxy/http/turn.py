@@ -127,7 +127,7 @@ class Turn:
         identity = session.identify(ask, proxy.printer, proxy.org)
         if not identity.fresh and not proxy.knows(identity):
             ask = self.ask = self.surface.widen(ask)
-        self.rates = proxy.prices.rates(ask.model)
+        self.rates = proxy.prices.rates(ask.model, ask.parsed.get("service_tier"))
         estimate = pricing.estimate_input(len(self.body.plain), proxy.factor(ask.model))
         most = min(ask.max_tokens or proxy.policy.default_output_hold, proxy.policy.default_output_hold)
         most *= max(1, ask.choices)

@@ -41,6 +41,12 @@ LISTED = {
         "output_cost_per_token_above_200k_tokens": 2.25e-5,
     },
     "sonnet": {"input_cost_per_token": 1, "output_cost_per_token": 1},
+    "served first": {
+        "input_cost_per_token": 1e-6,
+        "output_cost_per_token": 1e-5,
+        "input_cost_per_token_priority": 2e-6,
+        "output_cost_per_token_priority": 3e-5,
+    },
     "broken": {"input_cost_per_token": -1},
 }
 
@@ -184,6 +190,20 @@ async def test_a_tier_that_the_request_can_reach_is_held(store: Store, heard: He
 
     assert report.cost_microusd == 204_000
     assert 150_000 <= held(report) - 2000 <= 151_000, "75,000 tokens at the second tier's price"
+
+
+@pytest.mark.parametrize(("service", "times"), [("priority", 2), ("flex", 1), ("auto", 1), (["priority"], 1)])
+async def test_7_a_request_that_is_served_first(
+    service: object, times: int, store: Store, heard: Heard, tmp_path: Path
+) -> None:
+    path = tmp_path / "prices.json"
+    path.write_text(json.dumps(LISTED))
+    async with live(store, heard, policy=LIMITED, prices={"file": str(path)}) as running:
+        body = {"service_tier": service, "max_tokens": 100}
+        _, report = await ask(running, heard, "served first", chat(1000, 0), **body)
+
+    assert report.cost_microusd == 1000 * times
+    assert held(report) == held(report, "input_tokens") * times + (3000 if times == 2 else 1000)
 
 
 @pytest.mark.parametrize("unknown", ["default", "alert", "block"])

@@ -125,6 +125,15 @@ def test_an_unknown_price_is_said_once(unknown: str, caplog: pytest.LogCaptureFi
     assert alerts == ["nobody's-model"] * counted
 
 
+def test_who_asks_to_be_served_first_pays_for_it() -> None:
+    entry = {"input_cost_per_token": 3e-6, "output_cost_per_token": 4e-6}
+    dear = {**entry, "input_cost_per_token_priority": 6e-6, "input_cost_per_token_flex": 1e-6}
+    known = Prices(TABLE, FALLBACK, of({"m": dear, "n": entry}))
+    asked: list[object] = [None, "priority", "flex", "default", ["priority"], "priority"]
+    assert [known.rates("m", service).input for service in asked] == [3.0, 6.0, 3.0, 3.0, 3.0, 6.0]
+    assert [known.rates(model, "priority").input for model in ("n", "acme-x", "")] == [3.0, 1.0, 5.0]
+
+
 def test_block_knows_what_has_a_price() -> None:
     known = Prices(TABLE, FALLBACK, LISTED, unknown="block")
     assert [known.rates(model).known for model in ("acme-x", "free", "gpt-4.1", "gpt-4o")] == [True] * 4
