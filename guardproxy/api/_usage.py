@@ -39,7 +39,7 @@ def usage_of(value: object) -> Usage | None:
     if not (cached or written or reasoning):
         return Usage(taken, given)
     total, beside = _count(value, "total_tokens") or 0, cached + written
-    if beside and (beside > taken or total == taken + beside + given or _anthropic(value)):
+    if beside and (beside > taken or total == taken + beside + given or (_anthropic(value) and total != taken + given)):
         taken += beside
     if reasoning and (reasoning > given or total == taken + given + reasoning):  # xAI's, and Gemini's as OpenAI's
         given += reasoning

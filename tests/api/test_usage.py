@@ -57,6 +57,11 @@ CASES: dict[str, tuple[object, Usage | None]] = {
         ),
         Usage(1503, 550, 1000, 500, cache_write_1h=400),
     ),
+    "anthropic, less read than new": (messages(1000, 5, cache_read_input_tokens=900), Usage(1900, 5, 900)),
+    "anthropic's words, but the sum says inside": (
+        messages(1000, 5, cache_read_input_tokens=900, total_tokens=1005),
+        Usage(1000, 5, 900),
+    ),
     "anthropic, thinking": (messages(3, 9, output_tokens_details={"thinking_tokens": 4}), Usage(3, 9, 0, 0, 4)),
     "anthropic, last chunk": ({"output_tokens": 15}, Usage(0, 15)),
     "anthropic, zeros": (messages(0, 0, cache_read_input_tokens=0), Usage(0, 0)),

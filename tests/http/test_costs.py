@@ -111,6 +111,11 @@ SETTLED: dict[str, tuple[str, Json, int]] = {
         {"input_tokens": 100, "cache_read_input_tokens": 900, "output_tokens": 10},
         720,
     ),
+    "cached, anthropic's: apart, though it would fit inside": (
+        "sonnet",
+        {"input_tokens": 1000, "cache_read_input_tokens": 900, "output_tokens": 10},
+        3420,
+    ),
     "reasoning inside": ("thinker", chat(100, 50, completion_tokens_details={"reasoning_tokens": 40}), 320),
     "reasoning apart": (
         "thinker",
