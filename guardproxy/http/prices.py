@@ -32,6 +32,10 @@ SHOWN = 80
 KEPT = 4096
 """Models remembered; beyond that the memory starts anew, so that made-up names cannot fill it."""
 
+LONGEST = 256
+"""Characters of a model's name that are looked at. A body may hold a name of megabytes: to search for it and to keep it
+would cost all requests of the worker dearly."""
+
 FIRST = "\0priority"
 """What the memory puts behind the name of a model whose request asks to be served first; no name has it."""
 
@@ -72,6 +76,8 @@ class Prices:
 
         `service`: the request's `service_tier`. Only what is dearer counts: nobody makes it cheap by asking for `flex`.
         """
+        if len(model) > LONGEST:
+            model = model[:LONGEST]
         now = monotonic()
         if now >= self._until:
             self._known.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import math
@@ -195,6 +196,67 @@ async def test_a_tier_that_the_request_can_reach_is_held(store: Store, heard: He
 
     assert report.cost_microusd == 204_000
     assert 150_000 <= held(report) - 2000 <= 151_000, "75,000 tokens at the second tier's price"
+
+
+async def test_23_usage_in_the_last_chunk_of_content(store: Store, heard: Heard) -> None:
+    """Mistral's way, and an early chunk with less: the last word of each field counts, never the sum."""
+    chunks = [
+        {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Do"}}], "usage": chat(1000, 1)},
+        {"choices": [{"index": 0, "delta": {"content": "ne."}, "finish_reason": "stop"}], "usage": chat(1000, 40)},
+    ]
+    raw = [f"data: {json.dumps(one)}\n\n".encode() for one in chunks] + [b"data: [DONE]\n\n"]
+    async with live(store, heard, policy=POLICY, prices={"models": MODELS}) as running:
+        running.provider.script = lambda _got: Said(raw=raw)
+        body = {"model": "sonnet", "stream": True, "messages": [{"role": "user", "content": "Do it."}]}
+        answer = await running.post(body)
+        report = await heard.next()
+
+    assert answer.body == b"".join(raw)
+    assert report.cost_microusd == 3600
+    assert not report.usage.estimated
+
+
+async def test_24_who_leaves_pays_for_what_was_written(store: Store, heard: Heard) -> None:
+    """Not for all that might have come, and not for nothing: the input, and the output that was seen."""
+    forever = asyncio.Event()
+    said = Said("x" * 4000, usage=chat(10**6, 10**6), stall=(3, forever.wait()))
+    body = {"model": "thinker", "stream": True, "messages": [{"role": "user", "content": "Do it."}]}
+    async with live(store, heard, policy=LIMITED, prices={"models": MODELS}) as running:
+        running.provider.script = lambda _got: said
+        async with running.client.post(f"{running.url}/v1/chat/completions", json=body) as answer:
+            while b"xxx" not in await answer.content.readany():
+                pass
+        report = await heard.next()
+        forever.set()
+        known = await store.session_state(running.proxy.org, report.session)
+
+    assert report.usage.estimated
+    assert 500 <= report.usage.output <= 1001
+    assert report.cost_microusd == held(report, "input_tokens") + 2 * report.usage.output
+    assert known is not None
+    assert dict(known.used)["cost_microusd"] == report.cost_microusd
+
+
+@STREAM
+async def test_55_what_costs_more_than_was_held_is_charged_in_full(stream: bool, store: Store, heard: Heard) -> None:
+    """Above the limit, too; then the next call is refused, without a call to the provider."""
+    policy = {"limits": {"session": {"cost_usd": 1}}}
+    headers = {"x-guardproxy-session-id": unique("cost")}
+    async with live(store, heard, policy=policy, prices={"models": MODELS}) as running:
+        running.provider.script = lambda _got: Said("Done.", usage=chat(1000, 100_000))
+        answers = []
+        for task in ("One.", "Two."):
+            body = {"model": "sonnet", "messages": [{"role": "user", "content": task}], "stream": stream}
+            answers.append(await running.post(body, headers))
+            await heard.next()
+        known = await store.session_state(running.proxy.org, headers["x-guardproxy-session-id"])
+        calls = len(running.provider.got)
+
+    assert [answer.status for answer in answers] == [200, 400]
+    assert answers[1].json["error"]["code"] == "budget_exceeded"
+    assert calls == 1
+    assert known is not None
+    assert dict(known.used)["cost_microusd"] == 1_503_000
 
 
 @pytest.mark.parametrize(("service", "times"), [("priority", 2), ("flex", 1), ("auto", 1), (["priority"], 1)])

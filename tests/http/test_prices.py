@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from guardproxy.core.pricing import Rates
 from guardproxy.errors import BadAsk
@@ -145,6 +147,26 @@ def test_made_up_names_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -
     for number in range(50):
         known.rates(f"m{number}")
         assert len(known._known) <= 4
+
+
+def test_a_huge_name_costs_no_more_than_others() -> None:
+    known = Prices({"ac*": Rates(1.0, 1.0)}, FALLBACK)
+    begun = time.process_time()
+    for number in range(3):
+        assert known.rates("gpt-4o" * 10**6 + str(number)) == FALLBACK
+    assert time.process_time() - begun < 1, "searched whole, each of them takes seconds"
+    assert max(map(len, known._known)) <= prices.LONGEST
+    assert known.rates("ac" * 10**6) == Rates(1.0, 1.0)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text() | st.from_regex(r"[a-z0-9/@:.*\[\]-]{1,40}", fullmatch=True))
+def test_any_name_has_a_price(model: str) -> None:
+    assert ANY.rates(model).output >= 0
+    assert ANY.rates(model, "priority") == ANY.rates(model)
+
+
+ANY = Prices({}, FALLBACK, url="https://openrouter.ai/api/v1")
 
 
 def test_made_up_names_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
