@@ -24,7 +24,6 @@ from guardproxy.core.model import Ask, Call, Rung
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import GuardError, StoreError
 from guardproxy.http import deciding, sealed
-from guardproxy.http.ledger import with_rounds
 from guardproxy.http.sealed import Held
 from guardproxy.http.whole import whole
 from guardproxy.store.approvals import Approval
@@ -36,6 +35,9 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.25
 """Seconds between two looks at whether a person has decided."""
+
+CLAIMS = 8
+"""Times that a call is claimed for a turn while the store does not answer; then nothing is released."""
 
 HUMAN = "tools.human"
 """The rule of questions to a person; all others ask for an approval."""
@@ -176,7 +178,7 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
         back = PutBack(_place(turn, name), (turn.surface.sound(held.message), *results))
         if back not in turn.put_back:  # it stands there since an attempt that failed
             turn.edits = (*turn.edits, back)
-            turn.kept.append(with_rounds(back, turn.put_back))
+            turn.outcome.decided = (back,)
     return None
 
 
@@ -243,11 +245,12 @@ def _results(turn: Turn, approval: Approval, held: Held, count: int) -> list[str
 
 
 async def claimed(turn: Turn, name: str) -> bool:
-    """Whether this turn is the one that releases the call."""
-    try:
-        return bool(await turn.proxy.books.approvals.claim(turn.opening.org, name, turn.opening.token, turn.offset_ms))
-    except StoreError:
-        return False
+    """Whether this turn is the one that releases the call. Asked again: a lost answer may have been a yes."""
+    for _ in range(CLAIMS):
+        with suppress(StoreError):
+            return await turn.proxy.books.approvals.claim(turn.opening.org, name, turn.opening.token, turn.offset_ms)
+        await asyncio.sleep(LOOK_S)
+    return False
 
 
 def _told(turn: Turn, approval: Approval | None, held: Held | None) -> str:
