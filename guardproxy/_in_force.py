@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def lines(config: Config, policy: Policy) -> Iterator[str]:
-    """Limits, rules of tools, approvals, final checks, hygiene, who else is told or asked; bad entries of a price file."""
+    """Limits, rules of tools, approvals, final checks, hygiene, who else is asked; bad entries of the price file."""
     for limit in policy.limits:
         yield f"{limit.scope} {limit.dimension} <= {limit.limit:,}"
     yield from _calls(policy)
