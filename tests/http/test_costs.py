@@ -259,14 +259,15 @@ async def test_55_what_costs_more_than_was_held_is_charged_in_full(stream: bool,
     assert dict(known.used)["cost_microusd"] == 1_503_000
 
 
+@pytest.mark.parametrize("text", ["Do it.", LONG], ids=["short", "long"])
 @pytest.mark.parametrize(("service", "times"), [("priority", 2), ("flex", 1), ("auto", 1), (["priority"], 1)])
 async def test_7_a_request_that_is_served_first(
-    service: object, times: int, store: Store, heard: Heard, tmp_path: Path
+    service: object, times: int, text: str, store: Store, heard: Heard, tmp_path: Path
 ) -> None:
     path = tmp_path / "prices.json"
     path.write_text(json.dumps(LISTED))
     async with live(store, heard, policy=LIMITED, prices={"file": str(path)}) as running:
-        body = {"service_tier": service, "max_tokens": 100}
+        body = {"service_tier": service, "max_tokens": 100, "messages": [{"role": "user", "content": text}]}
         _, report = await ask(running, heard, "served first", chat(1000, 0), **body)
 
     assert report.cost_microusd == 1000 * times

@@ -65,14 +65,20 @@ def spelled(run: str) -> dict[str, Spelled]:
 
 
 @STREAM
+@pytest.mark.parametrize("size", [1, 100_000], ids=["short", "long"])  # long bodies are read in another way
 @pytest.mark.parametrize("gateway", spelled(""))
-async def test_switching(gateway: str, stream: bool, store: Store, heard: Heard) -> None:
+async def test_switching(gateway: str, size: int, stream: bool, store: Store, heard: Heard) -> None:
     run = unique("run")
     headers, fields, user, labels = spelled(run)[gateway]
     async with live(store, heard, policy={"limits": {"session": {"turns": 9}}}) as running:
         answers = []
         for task in ("Plan.", "Book."):  # two agents of one run: what names it is the header
-            body = {"model": "mock-1", "messages": [{"role": "user", "content": task}], "stream": stream, **fields}
+            body = {
+                "model": "mock-1",
+                "messages": [{"role": "user", "content": task * size}],
+                "stream": stream,
+                **fields,
+            }
             answers.append(await running.post(body, headers))
         reports = [await heard.next() for _ in answers]
         sent = [{name.lower(): value for name, value in got.headers.items()} for got in running.provider.got]
