@@ -73,6 +73,7 @@ class Parent:
         self._embedded = self._own_store(stack)
         self._telemetry = Telemetry(config.telemetry, secrets.derive(self._secret).trace, "parent")
         stack.push_async_callback(self._telemetry.shutdown)
+        _name_bad_prices(config)
         self._store = await Store.connect(
             config.store.url, socket_path=self._socket_path or None, timeout_ms=config.store.timeout_ms
         )
@@ -215,6 +216,7 @@ class Parent:
             return
         self._config, self._document = config, document
         _log.info("the configuration was reloaded")
+        _name_bad_prices(config)
 
     def _greeting(self) -> list[str]:
         listen, config = self._config.listen, self._config
@@ -230,6 +232,12 @@ class Parent:
             f'  client = openai.OpenAI(base_url="{base}/v1")',
             f"  export OPENAI_BASE_URL={base}/s/NAME-OF-THE-RUN/v1",
         ]
+
+
+def _name_bad_prices(config: Config) -> None:
+    """One line each in the log; the other prices of the file are used."""
+    for complaint in config.price_list().complaints():
+        _log.warning("%s", complaint)
 
 
 def _shown(host: str) -> str:
