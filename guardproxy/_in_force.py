@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def lines(config: Config, policy: Policy) -> Iterator[str]:
-    """Limits, rules of tools, approvals, final checks, hygiene, and who else is told or asked."""
+    """Limits, rules of tools, approvals, final checks, hygiene, who else is asked; bad entries of the price file."""
     for limit in policy.limits:
         yield f"{limit.scope} {limit.dimension} <= {limit.limit:,}"
     yield from _calls(policy)
@@ -23,6 +23,7 @@ def lines(config: Config, policy: Policy) -> Iterator[str]:
     yield from (f"hygiene.{kind}: {_mode(settings)}" for kind, settings in policy.hygiene.items() if _on(settings))
     yield from _finals(config, policy)
     yield from _ends(config, policy)
+    yield from config.price_list().complaints()
 
 
 def _calls(policy: Policy) -> Iterator[str]:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 
-from guardproxy import _document, _hosts, _kinds as kinds, _sections, _upstreams
+from guardproxy import _document, _hosts, _kinds as kinds, _sections, _upstreams, price_file
 from guardproxy._settings import (
     Admin,
     Limits,
@@ -198,6 +198,10 @@ class Config(Section):
         table = {glob: price.rates(known=True) for glob, price in self.prices.models.items()}
         return table, self.prices.default.rates(known=False)
 
+    def price_list(self) -> price_file.PriceList:
+        """What `prices.file` says. Raises ConfigError where it cannot be read; bad entries are named in it."""
+        return price_file.read(self.prices.file) if self.prices.file else price_file.NOTHING
+
 
 def _proposals(policy: PolicySection) -> dict[str, object]:
     """The checks of proposed calls. An observing policy refuses, repairs and pauses nothing."""
@@ -237,7 +241,12 @@ def load(
     for dotted, value in (overrides or {}).items():
         _document.put(document, dotted, value)
     _defaults(document, env)
-    return build(document, name, problems), document
+    listed = _document.get(document, "prices.file")
+    if isinstance(listed, str) and listed and path:  # beside the configuration, wherever we were started
+        _document.put(document, "prices.file", str(path.absolute().parent / Path(listed).expanduser()))
+    config = build(document, name, problems)
+    config.price_list()
+    return config, document
 
 
 def _defaults(document: _document.Document, env: Mapping[str, str]) -> None:

@@ -105,12 +105,14 @@ def test_looking_makes_no_data_directory(
 
 def test_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
-    file.write_text("policy: {profile: qa, detectors: {cycle: {enabled: false}}}")
+    (tmp_path / "prices.json").write_text('{"m": {"input_cost_per_token": -1}}')
+    file.write_text("policy: {profile: qa, detectors: {cycle: {enabled: false}}}\nprices: {file: prices.json}")
     code, out, err = run(capsys, "check", str(file))
 
     assert (code, err) == (0, "")
     assert f"{len(RULES) - 1} detectors" in out
     assert "span turns <= 8" in out
+    assert "prices.file: the entry 'm': input_cost_per_token is -1 dollars per token; it is not used" in out
 
 
 def test_check_of_several_upstreams(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

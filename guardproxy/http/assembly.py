@@ -41,7 +41,6 @@ def assemble(
     clock_offset: Callable[[Mapping[str, str]], int] | None = None,
 ) -> Proxy:
     """A worker's proxy for a configuration; call `start` on it inside the running loop."""
-    table, fallback = config.price_table()
     upstream, upstreams = _upstreams_of(config, telemetry)
     verifier, private = config.policy.verifier, frozenset(config.outgoing.private_hosts)
     return Proxy(
@@ -54,7 +53,7 @@ def assemble(
         store=store,
         telemetry=telemetry,
         printer=Fingerprinter(keys.fingerprint, config.rules_value()),
-        prices=Prices(table, fallback),
+        prices=_prices(config, telemetry),
         ledger_key=keys.ledger,
         limits=Bounds(
             max_body=config.overload.max_body_mb << 20,
@@ -65,6 +64,16 @@ def assemble(
         lease_ms=round(config.store.lease_seconds * 1000),
         fail_closed=config.store.on_failure == "closed",
         clock_offset=clock_offset,
+    )
+
+
+def _prices(config: Config, telemetry: Telemetry) -> Prices:
+    return Prices(
+        *config.price_table(),
+        config.price_list(),
+        unknown=config.prices.unknown,
+        url="" if config.upstreams else config.upstream.url,
+        alert=lambda model: telemetry.count("guardproxy.prices.unknown", {"model": model}, 1),
     )
 
 

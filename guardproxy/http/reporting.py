@@ -57,7 +57,7 @@ def report_of(turn: Turn, view: View) -> TurnReport:
         first_chunk_ns=done.first_chunk_ns,
         attempts=_attempts(turn, last, ended_ns),
         usage=usage,
-        cost_microusd=pricing.cost(turn.rates, usage),
+        cost_microusd=_cost(turn, last),
         edits=heading.names(turn.edits) if turn.edits else (),
         advice=_advice(turn) if turn.new_advice else "",
         steps=_steps(facts) if facts else (),
@@ -74,7 +74,16 @@ def report_of(turn: Turn, view: View) -> TurnReport:
         late=done.late,
         missing=view.missing,
         state=_state(turn),
+        user=declared.user,
+        labels=declared.labels,
     )
+
+
+def _cost(turn: Turn, last: Usage) -> int:
+    """Micro-dollars of all attempts, each at the tier of its own input."""
+    rates, earlier = turn.rates, turn.outcome.earlier
+    cost = pricing.cost(rates, last)
+    return cost + sum(pricing.cost(rates, one.used(turn.need)) for one in earlier) if earlier else cost
 
 
 def _attempts(turn: Turn, last: Usage, ended_ns: int) -> tuple[Attempt, ...]:

@@ -71,6 +71,7 @@ class Parent:
         self._embedded = self._own_store(stack)
         self._telemetry = Telemetry(config.telemetry, secrets.derive(self._secret).trace, "parent")
         stack.push_async_callback(self._telemetry.shutdown)
+        _name_bad_prices(config)
         self._store = await Store.connect(
             config.store.url, socket_path=self._socket_path or None, timeout_ms=config.store.timeout_ms
         )
@@ -209,6 +210,7 @@ class Parent:
         changed = [name for name in Config.model_fields if getattr(config, name) != getattr(self._config, name)]
         self._config, self._document = config, document
         _log.info("the configuration was reloaded")
+        _name_bad_prices(config)
         try:
             await self._operators.reload(changed)
         except GuardError as error:
@@ -228,6 +230,12 @@ class Parent:
             f'  client = openai.OpenAI(base_url="{base}/v1")',
             f"  export OPENAI_BASE_URL={base}/s/NAME-OF-THE-RUN/v1",
         ]
+
+
+def _name_bad_prices(config: Config) -> None:
+    """One line each in the log; the other prices of the file are used."""
+    for complaint in config.price_list().complaints():
+        _log.warning("%s", complaint)
 
 
 def _shown(host: str) -> str:

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from guardproxy.core import budget, interventions, policy as policies, pricing, session
 from guardproxy.core.edit import AppendText, Edit, PutBack, Reject, Reply, SpliceUsage
-from guardproxy.core.model import Ask, Decision, Line, Message, Rung, Usage
+from guardproxy.core.model import Ask, Decision, Line, Message, Rung
 from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.view import Opening, View
 from guardproxy.errors import BadAsk, GuardError, StoreError
@@ -128,11 +128,11 @@ class Turn:
         identity = session.identify(ask, proxy.printer, proxy.org)
         if not identity.fresh and not proxy.knows(identity):
             ask = self.ask = self.surface.widen(ask)
-        self.rates = proxy.prices.rates(ask.model)
+        self.rates = proxy.prices.rates(ask.model, ask.parsed.get("service_tier"))
         estimate = pricing.estimate_input(len(self.body.plain), proxy.factor(ask.model))
         most = min(ask.max_tokens or proxy.policy.default_output_hold, proxy.policy.default_output_hold)
         most *= max(1, ask.choices)
-        self.need = budget.Need(estimate, most, pricing.cost(self.rates, Usage(input=estimate, output=most)))
+        self.need = budget.Need(estimate, most, pricing.hold(self.rates, estimate, most))
         return Opening(
             token=proxy.token(),
             org=proxy.org,
@@ -242,8 +242,8 @@ class Turn:
         """The lines to hold for one more attempt, whose request is `size` bytes longer."""
         proxy = self.proxy
         estimate = pricing.estimate_input(len(self.body.plain) + size, proxy.factor(self.ask.model))
-        usage = Usage(input=estimate, output=self.need.output_tokens)
-        need = budget.Need(estimate, self.need.output_tokens, pricing.cost(self.rates, usage))
+        most = self.need.output_tokens
+        need = budget.Need(estimate, most, pricing.hold(self.rates, estimate, most))
         return budget.price(proxy.policy.stored, need)
 
     def stop(self, why: str) -> None:

@@ -59,6 +59,10 @@ def of_turn(report: TurnReport, base: Attributes) -> Attributes:
         found[s.DEGRADED] = True
     if report.edits:
         found[s.EDITS] = report.edits
+    if report.user:
+        found[s.USER] = clean(report.user)
+    if report.labels:
+        found[s.LABELS] = tuple([clean(f"{name}={value}") for name, value in report.labels])
     if report.overhead_request_ns or report.overhead_response_ns:
         found[s.OVERHEAD] = (report.overhead_request_ns + report.overhead_response_ns) / 1e9
     if report.eventful:

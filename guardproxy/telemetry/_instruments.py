@@ -118,6 +118,7 @@ TABLE: tuple[Instrument, ...] = (
     ),
     _counter("guardproxy.tokens", "{token}", (s.ORG, s.GEN_AI_REQUEST_MODEL, s.TOKEN_TYPE), "Tokens used."),
     _counter("guardproxy.cost.usd", "{usd}", (s.ORG, s.GEN_AI_REQUEST_MODEL), "Cost in dollars."),
+    _counter("guardproxy.prices.unknown", "{request}", (s.GEN_AI_REQUEST_MODEL,), "Requests whose price nobody knows."),
     _counter("guardproxy.budget.rejections", "{request}", (s.SCOPE_OF_BUDGET, s.DIMENSION), "Requests denied."),
     _histogram("guardproxy.overhead.duration", "s", (s.PHASE,), FAST, "Our own work on a turn, store included."),
     _histogram("guardproxy.store.operation.duration", "s", (s.STORE_OP, s.ERROR_TYPE), STORE, "Trips to the store."),

@@ -104,6 +104,10 @@ def fields_of(report: TurnReport) -> dict[str, object]:
         fields["model"] = report.model[:SHOWN]
     if report.attempts and (server := report.attempts[-1].server) is not None:
         fields["upstream"] = server.name
+    if report.user:
+        fields["user"] = report.user
+    if report.labels:
+        fields["labels"] = dict(report.labels)
     if decision.would:
         fields["would"] = decision.would
     if report.outcome:

@@ -93,6 +93,7 @@ class TurnReport:
     failed; `failed_checks` names the checks. `hygiene`: (name, mode, tool) of results tidied; `approval`: (id, state);
     `late`: tools whose result came after their deadline, or not at all; `missing`: the client did not append the answer
     last given; `state`: the run's from now on, "" or active, paused, need_human, waiting, closed.
+    `user`, `labels`: whom and what the client names; never a label of a metric.
     A report without `session` is a pass-through request: it is counted and no more.
     """
 
@@ -142,6 +143,8 @@ class TurnReport:
     late: tuple[str, ...] = ()
     missing: bool = False
     state: str = ""
+    user: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
 
     @property
     def intervention(self) -> tuple[str, str]:

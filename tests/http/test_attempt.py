@@ -165,8 +165,9 @@ async def test_usage_is_estimated_over_all_attempts(store: Store, stream: bool) 
 
 @BOTH
 async def test_several_choices_pass_unjudged_and_whole(store: Store, stream: bool) -> None:
-    async with live(store, policy=POLICY, tools=DENY) as running:
-        running.provider.script = then(Said(calls=[FORBIDDEN]))
+    """Where nothing is forbidden; where something is, `n` must be 1 (`test_preparing`)."""
+    async with live(store, policy={**POLICY, "arguments": {"mode": "enforce"}}) as running:
+        running.provider.script = then(Said(calls=[("nobody_has_it", "{", "call_x00000001")]))
         body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "n": 2, "stream": stream}
         body |= {"stream_options": {"include_usage": True}} if stream else {}
         answer = await running.post(body)

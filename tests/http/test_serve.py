@@ -114,14 +114,40 @@ def test_reload(tmp_path: Path, upstream: str) -> None:
         assert proxy.stop(signal.SIGINT) == 0
 
 
-def _left(proxy: Running) -> str:
+def test_a_price_file(tmp_path: Path, upstream: str) -> None:
+    """Workers price by it; what is bad in it is named at start and at each reload; without it there is no start."""
+    file, prices = tmp_path / "c.yaml", tmp_path / "prices.json"
+    file.write_text("policy: {profile: none, limits: {session: {cost_usd: 100}}}\nprices: {file: prices.json}\n")
+    listed = {"0": {"input_cost_per_token": 0, "output_cost_per_token": 0.002}, "bad": {"input_cost_per_token": "x"}}
+    prices.write_text(json.dumps(listed))
+    with Running(tmp_path, "--upstream", upstream, "--config", str(file)) as proxy:
+
+        def reload(text: str, word: str) -> str:
+            before = proxy.err.count(word)
+            prices.write_text(text)
+            proxy.process.send_signal(signal.SIGHUP)
+            until(lambda: proxy.err.count(word) > before)
+            return _left(proxy, "cost_usd")
+
+        first = _left(proxy, "cost_usd")
+        listed["0"]["output_cost_per_token"] = 0.004
+        dearer = reload(json.dumps(listed), "the entry 'bad'")
+        broken = reload("{", "prices.file: cannot read")
+        named = proxy.err.count("prices.file: the entry 'bad': input_cost_per_token is no number; it is not used")
+
+        assert (first, dearer, broken) == ('"cost_usd":91.808', '"cost_usd":83.616', '"cost_usd":83.616')
+        assert named == 2, "once by the parent, not by each worker"
+        assert proxy.stop() == 0
+
+
+def _left(proxy: Running, limit: str = "turns") -> str:
     """What is left of the limit for a new session."""
     import urllib.request
 
     body = json.dumps({"model": "0", "messages": [{"role": "user", "content": str(time.monotonic_ns())}]}).encode()
     request = urllib.request.Request(f"{proxy.base}/chat/completions", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=30) as answer:
-        return re.findall(r'"turns":\d+', answer.headers["x-guardproxy-budget-remaining"])[0]
+        return re.findall(rf'"{limit}":[\d.]+', answer.headers["x-guardproxy-budget-remaining"])[0]
 
 
 def _status(url: str, body: object = None, method: str | None = None) -> tuple[int, bytes]:
