@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from guardproxy import __version__, handover
+from guardproxy import __version__, handover, tenants
 from guardproxy.errors import ConfigError, GuardError
 
 OK, FAILED, WRONG = 0, 1, 2
@@ -56,7 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument("--preset", choices=PRESETS, default="balanced", help="of this preset (policy.preset)")
     _add_false_alarm(_command(commands, "false-alarm", _false_alarm, "say that a run was stopped wrongly: it goes on"))
     _add_false_alarms(_command(commands, "false-alarms", _false_alarms, "list what was called a false alarm, by whom"))
-    handover.add(commands, lambda given: _loader(given)()[0], _add_config)
+    for group in (handover, tenants):
+        group.add(commands, lambda given: _loader(given)()[0], _add_config)
     panic = _command(commands, "panic", _panic, "switch every intervention off (or on again) in a running proxy")
     panic.add_argument("state", choices=("on", "off", "show"), help="on: nothing intervenes any more")
     panic.add_argument("--admin", default="http://127.0.0.1:8788", metavar="URL", help="the proxy's admin listener")
@@ -80,6 +81,7 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, help="port to listen on; 0 = any free one (listen.port)")
     parser.add_argument("--admin-port", type=int, metavar="PORT", help="port for operators (admin.port)")
     parser.add_argument("--workers", type=int, metavar="N", help="worker processes (listen.workers)")
+    parser.add_argument("--auth", choices=("none", "keys", "passthrough"), help="who may use it (auth.mode)")
     parser.add_argument("--upstream", metavar="URL", help="the provider (upstream.url; default: OPENAI_BASE_URL)")
 
 
@@ -128,6 +130,7 @@ def overrides(given: argparse.Namespace) -> dict[str, object]:
         "admin_port": "admin.port",
         "workers": "listen.workers",
         "upstream": "upstream.url",
+        "auth": "auth.mode",
         "data_dir": "store.data_dir",
     }
     values = {path: getattr(given, name, None) for name, path in paths.items()}

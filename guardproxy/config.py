@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from guardproxy import _document, _kinds as kinds, _sections
 from guardproxy._settings import (
     Admin,
+    Auth,
     Limits,
     Listen,
     Overload,
@@ -93,6 +94,7 @@ class Config(Section):
     """The whole. Get one from `load`."""
 
     listen: Listen = Listen()
+    auth: Auth = Auth()
     admin: Admin = Admin()
     upstream: Upstream = Upstream()
     store: StoreSection = StoreSection()
@@ -103,6 +105,22 @@ class Config(Section):
     telemetry: TelemetrySection = TelemetrySection()
     tools: Tools = Field(default_factory=Tools)  # type: ignore[valid-type]  # a model made at import
     chat: Chat = Field(default_factory=Chat)  # type: ignore[valid-type]  # a model made at import
+
+    @model_validator(mode="after")
+    def _closed(self) -> Config:
+        """Nobody serves the world by mistake, or has keys that are not used."""
+        if self.auth.opens(self.listen.host):
+            raise ValueError(
+                f"auth: listen.host is {self.listen.host}, where others can reach this proxy, and auth is none: "
+                "whoever does may spend your money and read your runs. Set auth: keys (or passthrough). "
+                "If that is meant, write auth: {mode: none, anyone: true}"
+            )
+        ours = self.upstream.api_key or urlsplit(self.upstream.url).username is not None
+        if self.auth.mode == "passthrough" and ours:
+            raise ValueError(
+                "auth: passthrough sends on the client's own key; the upstream has one here. Set auth: keys"
+            )
+        return self
 
     def refuse_itself(self) -> None:
         """Raise ConfigError where the upstream is this very proxy: requests would go round in a circle.
@@ -192,6 +210,8 @@ def load(
     name = str(path) if path else "configuration"
     written = _document.parse(_document.read(path), name) if path else {}
     document, problems = _document.fill(written, env)
+    if isinstance(document.get("auth"), str):  # the short form, so that what is given beside it finds its place
+        document["auth"] = {"mode": document["auth"]}
     for dotted, value in (overrides or {}).items():
         _document.put(document, dotted, value)
     _defaults(document, env)

@@ -12,13 +12,15 @@ from guardproxy import api
 from guardproxy.errors import BadAsk, GuardError, UpstreamError
 from guardproxy.http import intake
 from guardproxy.http.intake import expected, malformed, too_slow
+from guardproxy.http.tenancy import outward
 from guardproxy.http.upstream import response_headers
 
 if TYPE_CHECKING:
+    from guardproxy.core.tenant import Tenant
     from guardproxy.http.app import Proxy
 
 
-async def forward(proxy: Proxy, request: web.BaseRequest, path: str) -> web.StreamResponse:
+async def forward(proxy: Proxy, request: web.BaseRequest, path: str, tenant: Tenant) -> web.StreamResponse:
     """The provider's answer to a route that guardproxy does not read. Neither body is held in memory."""
     route = path.partition("?")[0]
     if not route.startswith("/v1/"):
@@ -27,8 +29,9 @@ async def forward(proxy: Proxy, request: web.BaseRequest, path: str) -> web.Stre
     if request.headers.get("Upgrade", "").lower() == "websocket":
         message = "WebSocket is not spoken here; use POST"
         return _error(BadAsk(message, status=426, code="upgrade_required"))
+    tenant.may_pass(request.method, route)
     proxy.telemetry.count("passthrough", {"method": request.method}, 1)
-    headers = proxy.upstream.request_headers(request.headers, identity=False, plain=False)
+    headers = proxy.upstream.request_headers(outward(proxy.tenancy, request.headers), identity=False, plain=False)
     body = None
     if request.body_exists:
         body = Upload(proxy, request)

@@ -19,6 +19,7 @@ from guardproxy.errors import UpstreamError
 from guardproxy.http.exchange import Answer
 from guardproxy.http.look import Look, left, not_json, read, take_over
 from guardproxy.http.outlet import last
+from guardproxy.http.tenancy import outward
 from guardproxy.http.upstream import response_headers
 from guardproxy.http.whole import whole
 
@@ -44,7 +45,8 @@ async def post(turn: Turn, edits: Sequence[Edit], *, judged: bool = False) -> An
     untouched = body is turn.ask.body
     edited_answer = judged or proxy.options is not OFF
     edited_answer = edited_answer or any(isinstance(edit, DropCalls | SpliceUsage) for edit in edits)
-    headers = proxy.upstream.request_headers(turn.request.headers, identity=edited_answer, plain=not untouched)
+    received = outward(proxy.tenancy, turn.request.headers)
+    headers = proxy.upstream.request_headers(received, identity=edited_answer, plain=not untouched)
     done.sent, done.whole, done.upstream_started_ns = True, not turn.ask.stream, time.time_ns()
     done.upstream_status = 0
     raw = turn.body.raw if untouched else body

@@ -23,6 +23,7 @@ from guardproxy.store.approvals import Approvals
 from guardproxy.store.checkpoints import Checkpoints
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
+from guardproxy.store.registry import Registry
 from guardproxy.store.runs import Runs
 
 ORGS = "gp:orgs"
@@ -54,6 +55,7 @@ SCRIPTS = {
     "label": ("state.lua", "label.lua"),
     "approval": ("state.lua", "handover.lua", "approval.lua"),
     "checkpoint": ("state.lua", "checkpoint.lua"),
+    "registry": ("registry.lua",),
     "run": ("state.lua", "handover.lua", "look.lua", "run.lua"),
 }
 """Scripts by name, and the files each is made of."""
@@ -78,6 +80,7 @@ class Store:
         self.labels = Labels(client)
         self.approvals = Approvals(client)
         self.runs = Runs(client)
+        self.registry = Registry(client)
         self.checkpoints = Checkpoints(client)
         self._orgs: set[str] = set()
         self._orgs_of = 0
