@@ -105,7 +105,7 @@ def identify(ask: Ask, printer: Fingerprinter, tenant: str, owner: str = "") -> 
     candidates = links(printer, tenant, head, calls, text) if last else ()
     session, thread = ask.declared.session, ask.declared.thread
     if session or thread:
-        session, thread = owned(owner, _named(session)), _named(thread)
+        session, thread = owned(owner, _named(session)), owned("", _named(thread))
     said = "" if calls else text.strip()  # an empty answer leaves no link
     spoken = bool(said) and not said.startswith(GUARD_MARK) and bool(_last_words(ask))
     return Identity(session, thread, head, last is None, candidates, ask.declared.source, spoken, owner)

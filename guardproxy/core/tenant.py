@@ -98,8 +98,17 @@ def _pattern(glob: str) -> re.Pattern[str]:
     return re.compile(translate(glob))
 
 
+SECRET = re.compile(r"gp-[0-9A-Za-z]{42}")
+"""What a virtual key looks like (`http.virtual_key` makes them)."""
+
+
 def owned(owner: str, session: str) -> str:
-    """A session's name as it is kept: under its owner. What has it in front already is the id that we gave."""
+    """A session's name as it is kept: under its owner, without any key in it.
+
+    What has its owner in front already is the id that we gave.
+    """
+    if "gp-" in session:
+        session = SECRET.sub("gp-", session)
     if not owner or not session or session.startswith(owner):
         return session
     return owner + session

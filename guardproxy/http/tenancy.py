@@ -137,9 +137,9 @@ class Tenancy:
         if len(ours) > 1:
             raise _unauthorized("several different keys came with this request; send one", "several_api_keys")
         secret = ours[0]
-        place = "url" if secret in address else next(_elsewhere(headers, secret), "")
+        place = "url" if virtual_key.within(address) else next(_elsewhere(headers), "")
         if place:
-            said = f"the key stands in {place!r} too, from where it would be passed on; send it in Authorization alone"
+            said = f"a key stands in {place[:80]!r}, from where it would be passed on; send it in Authorization alone"
             raise BadAsk(said, code="misplaced_api_key", param=place)
         if not virtual_key.genuine(self._key, secret):
             raise _unauthorized(_SAID["invalid_api_key"], "invalid_api_key")
@@ -234,9 +234,9 @@ def _sent(headers: CIMultiDictProxy[str]) -> Iterator[str]:
                 yield secret
 
 
-def _elsewhere(headers: CIMultiDictProxy[str], secret: str) -> Iterator[str]:
+def _elsewhere(headers: CIMultiDictProxy[str]) -> Iterator[str]:
     places = frozenset(name.lower() for name in CREDENTIALS)
-    return (name for name, value in headers.items() if secret in value and name.lower() not in places)
+    return (name for name, value in headers.items() if virtual_key.within(value) and name.lower() not in places)
 
 
 def _unauthorized(message: str, code: str) -> BadAsk:

@@ -5,10 +5,11 @@ The proof is keyed too. So a made-up key is refused for a microsecond, before th
 
 from __future__ import annotations
 
-import re
 import secrets
 from hashlib import sha256
 from hmac import compare_digest, digest as hmac
+
+from guardproxy.core.tenant import SECRET
 
 PREFIX = "gp-"
 """What every virtual key begins with."""
@@ -20,7 +21,6 @@ SHOWN = 4
 """Characters at each end that people see: enough to tell one's keys apart."""
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_SHAPE = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{RANDOM + PROOF}}}")
 
 
 def mint(key: bytes) -> str:
@@ -31,7 +31,12 @@ def mint(key: bytes) -> str:
 
 def is_ours(secret: str) -> bool:
     """Whether it has the shape of a virtual key: anything else that a client sends is a provider's."""
-    return _SHAPE.fullmatch(secret) is not None
+    return SECRET.fullmatch(secret) is not None
+
+
+def within(text: str) -> bool:
+    """Whether a text has a virtual key in it, genuine or not."""
+    return PREFIX in text and SECRET.search(text) is not None
 
 
 def genuine(key: bytes, secret: str) -> bool:
