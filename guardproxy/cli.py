@@ -75,6 +75,11 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", metavar="DIR", help="where the embedded store lives (store.data_dir)")
 
 
+def _add_org(parser: argparse.ArgumentParser) -> None:
+    _add_config(parser)
+    parser.add_argument("--org", default="default", metavar="ORG", help="of this org (default: default)")
+
+
 def _add_serve(parser: argparse.ArgumentParser) -> None:
     _add_config(parser)
     parser.add_argument("--host", help="address to listen on (listen.host)")
@@ -99,12 +104,12 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_trace(parser: argparse.ArgumentParser) -> None:
-    _add_config(parser)
+    _add_org(parser)
     parser.add_argument("session", metavar="SESSION", help="its id, as in x-guardproxy-session-id")
 
 
 def _add_false_alarm(parser: argparse.ArgumentParser) -> None:
-    _add_config(parser)
+    _add_org(parser)
     parser.add_argument("session", metavar="SESSION", help="its id, as in x-guardproxy-session-id")
     parser.add_argument("--rule", default="", help="the rule that was wrong; default: the one that acted last")
     parser.add_argument("--tool", default="", metavar="NAME", help="exempt the rule for calls of this tool alone")
@@ -115,7 +120,7 @@ def _add_false_alarm(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_false_alarms(parser: argparse.ArgumentParser) -> None:
-    _add_config(parser)
+    _add_org(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--export", type=Path, metavar="FILE.jsonl", help="write them for replay --labels")
     what.add_argument("--revoke", metavar="LABEL", help="take one back: its exemption ends, it is exported no more")
@@ -188,7 +193,7 @@ def _trace(given: argparse.Namespace) -> int:
     from guardproxy.http import trace  # noqa: PLC0415 - heavy
 
     loaded, _ = _loader(given)()
-    trace.show(loaded, given.session)
+    trace.show(loaded, given.org, given.session)
     return OK
 
 
@@ -198,7 +203,7 @@ def _false_alarm(given: argparse.Namespace) -> int:
     loaded, _ = _loader(given)()
     by = given.by or terminal.me()
     said = alarms.Said(given.session, by, given.rule, given.tool, given.scope, given.span, given.note)
-    print(alarms.told(alarms.add(loaded, said)))
+    print(alarms.told(alarms.add(loaded, given.org, said)))
     return OK
 
 
@@ -207,10 +212,10 @@ def _false_alarms(given: argparse.Namespace) -> int:
 
     loaded, _ = _loader(given)()
     if given.revoke:
-        label = alarms.revoke(loaded, given.revoke, given.by or terminal.me())
+        label = alarms.revoke(loaded, given.org, given.revoke, given.by or terminal.me())
         print(f"label {label.id} is taken back: {label.rule} acts again in what it exempted")
         return OK
-    labels = alarms.every(loaded)
+    labels = alarms.every(loaded, given.org)
     if given.export:
         print(f"{alarms.export(labels, given.export)} sessions written to {given.export}")
     else:

@@ -54,6 +54,7 @@ def add(commands: Any, load: Load, config: Callable[[argparse.ArgumentParser], N
     def command(group: Any, name: str, run: Callable[[Config, argparse.Namespace], None], text: str, who: str) -> Any:
         parser = group.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         config(parser)
+        parser.add_argument("--org", default="default", metavar="ORG", help="of this org (default: default)")
         if who:
             parser.add_argument("subject", metavar=who)
         parser.set_defaults(run=lambda given: _done(run, load(given), given))
@@ -114,23 +115,21 @@ def _done(run: Callable[[Config, argparse.Namespace], None], config: Config, giv
     return 0
 
 
-def _with_desk(config: Config, work: Callable[[Desk], Awaitable[T]], *, reads: bool = True) -> T:
+def _with_desk(config: Config, org: str, work: Callable[[Desk], Awaitable[T]], *, reads: bool = True) -> T:
     """Do `work`. `reads`: it needs the content, and so the secret."""
     from guardproxy.http import reach  # noqa: PLC0415 - heavy, as all below
-    from guardproxy.http.app import Proxy  # noqa: PLC0415
     from guardproxy.http.approvals import Desk  # noqa: PLC0415
 
     sealer = _sealer(config, reads=reads)
-    return reach.ask(config, lambda store: work(Desk(store, sealer, Proxy.org)))
+    return reach.ask(config, lambda store: work(Desk(store, sealer, org)))
 
 
-def _with_runs(config: Config, work: Callable[[Runs], Awaitable[T]], *, reads: bool = False) -> T:
+def _with_runs(config: Config, org: str, work: Callable[[Runs], Awaitable[T]], *, reads: bool = False) -> T:
     from guardproxy.http import reach  # noqa: PLC0415
-    from guardproxy.http.app import Proxy  # noqa: PLC0415
     from guardproxy.http.sessions import Runs  # noqa: PLC0415
 
     sealer = _sealer(config, reads=reads)
-    return reach.ask(config, lambda store: work(Runs(store, sealer, Proxy.org)))
+    return reach.ask(config, lambda store: work(Runs(store, sealer, org)))
 
 
 def _sealer(config: Config, *, reads: bool) -> Sealer:
@@ -154,7 +153,7 @@ def _list_approvals(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import approvals, terminal  # noqa: PLC0415
 
     state = "" if given.state == "any" else given.state
-    found = _with_desk(config, lambda desk: desk.listed(state))
+    found = _with_desk(config, given.org, lambda desk: desk.listed(state))
     now_ms = round(time.time() * 1000)
     none = "nothing waits for a person" if state == "pending" else f"no approval is {state or 'kept'}"
     terminal.show(approvals.HEADS, (approvals.row(one, now_ms) for one in found), none)
@@ -163,25 +162,25 @@ def _list_approvals(config: Config, given: argparse.Namespace) -> None:
 def _show_approval(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import approvals  # noqa: PLC0415
 
-    print("\n".join(approvals.paragraphs(_with_desk(config, lambda desk: desk.shown(given.subject)))))
+    print("\n".join(approvals.paragraphs(_with_desk(config, given.org, lambda desk: desk.shown(given.subject)))))
 
 
 def _approve(config: Config, given: argparse.Namespace) -> None:
     by = _by(given)
-    one = _with_desk(config, lambda desk: desk.approve(given.subject, by, given.why, given.args)).approval
+    one = _with_desk(config, given.org, lambda desk: desk.approve(given.subject, by, given.why, given.args)).approval
     edited = " with edited arguments" if given.args is not None else ""
     print(f"approval {one.id}: {one.by} approves {one.tool}{edited}; the agent is handed the call once")
 
 
 def _deny(config: Config, given: argparse.Namespace) -> None:
     by = _by(given)
-    one = _with_desk(config, lambda desk: desk.deny(given.subject, by, given.why), reads=False).approval
+    one = _with_desk(config, given.org, lambda desk: desk.deny(given.subject, by, given.why), reads=False).approval
     print(f"approval {one.id}: {one.by} denies {one.tool}; the model is told so")
 
 
 def _answer(config: Config, given: argparse.Namespace) -> None:
     by = _by(given)
-    one = _with_desk(config, lambda desk: desk.answer(given.subject, by, given.text)).approval
+    one = _with_desk(config, given.org, lambda desk: desk.answer(given.subject, by, given.text)).approval
     print(f"approval {one.id}: answered by {one.by}; the model is told with the next request of its run")
 
 
@@ -190,7 +189,7 @@ def _list_sessions(config: Config, given: argparse.Namespace) -> None:
 
     if given.limit < 1:
         raise BadAsk("must be a number above 0", param="limit")
-    found = _with_runs(config, lambda runs: runs.listed(given.state, given.limit))
+    found = _with_runs(config, given.org, lambda runs: runs.listed(given.state, given.limit))
     none = f"no run of the last day{f' is {given.state}' if given.state else ''}"
     terminal.show(sessions.HEADS, (sessions.row(run) for run in found), none)
 
@@ -198,14 +197,14 @@ def _list_sessions(config: Config, given: argparse.Namespace) -> None:
 def _show_session(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import sessions  # noqa: PLC0415
 
-    print("\n".join(sessions.paragraphs(_with_runs(config, lambda runs: runs.shown(given.subject)))))
+    print("\n".join(sessions.paragraphs(_with_runs(config, given.org, lambda runs: runs.shown(given.subject)))))
 
 
 def _steer(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import sessions  # noqa: PLC0415
 
     by = _by(given)
-    run = _with_runs(config, lambda runs: runs.act(given.verb, given.subject, by, given.why))
+    run = _with_runs(config, given.org, lambda runs: runs.act(given.verb, given.subject, by, given.why))
     print(f"session {sessions.name(run)} {sessions.VERBS[given.verb]}")
 
 
@@ -217,7 +216,7 @@ def _extend(config: Config, given: argparse.Namespace) -> None:
     if not amounts:
         raise ConfigError("sessions extend: say what to raise: --turns, --tool-calls, --seconds, --tokens or --cost")
     by = _by(given)
-    run = _with_runs(config, lambda runs: runs.extend(given.subject, by, given.why, amounts))
+    run = _with_runs(config, given.org, lambda runs: runs.extend(given.subject, by, given.why, amounts))
     told = ", ".join(f"--{o.replace('_', '-')} {a}" for o in EXTEND if (a := getattr(given, o)) is not None)
     print(f"session {sessions.name(run)} has more ({told}); it is {run.known.state}")
 
@@ -236,7 +235,7 @@ def _checkpoint(config: Config, given: argparse.Namespace) -> None:
         return kept if given.take is None else await runs.take(given.subject, given.take, by)
 
     try:
-        kept = _with_runs(config, work, reads=True)
+        kept = _with_runs(config, given.org, work, reads=True)
         if draft:
             draft.replace(given.out)
             print(f"generation {kept.generation} of session {visible(kept.session)} is in {given.out}")

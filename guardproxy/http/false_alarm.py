@@ -18,7 +18,6 @@ from guardproxy.core.model import NO_FP, Kind, Step
 from guardproxy.core.scoped_exemption import SCOPES, moment
 from guardproxy.errors import ConfigError, GuardError
 from guardproxy.http import reach, terminal, trace
-from guardproxy.http.app import Proxy
 from guardproxy.replaying import labelled
 from guardproxy.store.labels import Added, Label
 from guardproxy.store.redis import Store
@@ -51,7 +50,7 @@ class Said:
     note: str = ""
 
 
-def add(config: Config, said: Said) -> Added:
+def add(config: Config, org: str, said: Said) -> Added:
     """Keep the label, exempt the rule, let the run go on. Raises ConfigError for what no label can say."""
     for_ms, kept_ms = milliseconds(said.span), _kept_ms(config)
     if for_ms > kept_ms:
@@ -60,22 +59,22 @@ def add(config: Config, said: Said) -> Added:
     boundary = pack(Step(Kind.BOUNDARY, "", NO_FP, NO_FP, NO_FP))
 
     async def work(store: Store) -> Added:
-        label = label_of(said, await trace.read(store, said.session))
-        return await store.labels.add(Proxy.org, label, for_ms, kept_ms, boundary)
+        label = label_of(said, await trace.read(store, org, said.session))
+        return await store.labels.add(org, label, for_ms, kept_ms, boundary)
 
     return reach.ask(config, work)
 
 
-def revoke(config: Config, label: str, by: str) -> Label:
+def revoke(config: Config, org: str, label: str, by: str) -> Label:
     """Take a label back: its exemption ends, and it is no longer exported."""
     _plain("--by", by)
     _plain("--revoke", label)
-    return reach.ask(config, lambda store: store.labels.revoke(Proxy.org, label, by, _kept_ms(config)))
+    return reach.ask(config, lambda store: store.labels.revoke(org, label, by, _kept_ms(config)))
 
 
-def every(config: Config) -> list[Label]:
+def every(config: Config, org: str) -> list[Label]:
     """All labels that are kept, the newest first."""
-    return reach.ask(config, lambda store: store.labels.every(Proxy.org))
+    return reach.ask(config, lambda store: store.labels.every(org))
 
 
 def export(labels: Sequence[Label], file: Path) -> int:

@@ -93,7 +93,9 @@ async def test_no_provider_key_of_the_clients_goes_on_beside_ours(store: Store) 
     async with live(store, auth="keys") as running:
         answer = await running.post(ASK, {"x-api-key": made.secret})  # and Authorization: Bearer k
         assert answer.status == 200
-        assert not {"authorization", "api-key", "x-api-key"} & {name.lower() for name in running.provider.got[0].headers}
+        assert not {"authorization", "api-key", "x-api-key"} & {
+            name.lower() for name in running.provider.got[0].headers
+        }
 
 
 FORGED = "gp-" + "A" * 42
@@ -224,9 +226,7 @@ REVOKING: dict[str, tuple[Callable[[Store, Key], Any], str]] = {
 
 
 @pytest.mark.parametrize("how", REVOKING)
-async def test_a_revocation_holds_within_two_seconds_in_every_worker(
-    store: Store, server: Embedded, how: str
-) -> None:
+async def test_a_revocation_holds_within_two_seconds_in_every_worker(store: Store, server: Embedded, how: str) -> None:
     org = unique("org")
     await ring(store).make_org(org)
     await ring(store).make_team(org, "web")
