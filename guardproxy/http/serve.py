@@ -37,6 +37,13 @@ TEND_SECONDS = 0.5
 RETRY_SECONDS = 5.0
 """After a store that could not be started: a try may hold up this process for as long again."""
 
+HOW = {
+    "none": (),
+    "keys": ("every request needs a key: guardproxy keys create makes one",),
+    "passthrough": ("every request needs the provider's key; it is passed on, and its hash tells tenants apart",),
+}
+"""What is said at the start of who may use it, by `auth.mode`."""
+
 Loaded = tuple[Config, Mapping[str, Any]]
 
 _log = logging.getLogger(__name__)
@@ -224,6 +231,7 @@ class Parent:
         return [
             f"guardproxy {__version__} serves {base}/v1 for {config.upstream.url} ({workers}, {store})",
             f"metrics and health: http://{_shown(config.admin.host)}:{self._admin_port}/metrics",
+            *HOW[config.auth.mode],
             "Point an agent at it with one of:",
             f"  export OPENAI_BASE_URL={base}/v1",
             f'  client = openai.OpenAI(base_url="{base}/v1")',
