@@ -162,14 +162,14 @@ def _demo(given: argparse.Namespace) -> int:
 
 
 def _check(given: argparse.Namespace) -> int:
-    from guardproxy import config  # noqa: PLC0415 - heavy
+    from guardproxy import _in_force, config  # noqa: PLC0415 - heavy
 
     checked, _ = config.load(given.file, os.environ)
     policy = checked.policy_value()
     told = f"mode {policy.mode}, {len(policy.detectors)} detectors, upstream {checked.upstream.url}"
     print(f"{given.file} is fine: {told}")
-    for limit in policy.limits:
-        print(f"  {limit.scope} {limit.dimension} <= {limit.limit:,}")
+    for line in _in_force.lines(checked, policy):
+        print(f"  {line}")
     return OK
 
 

@@ -107,6 +107,8 @@ class Books:
 
     async def extend(self, opening: Opening, lines: Sequence[Line]) -> bool:
         """Hold what one more attempt of a turn may use. Without the store only a policy that is open has room."""
+        if opening.token in self._openings:
+            return True  # begun here: the store does not know of it
         try:
             return await self._store.extend(opening.org, opening.token, lines, opening.offset_ms)
         except StoreError:

@@ -77,7 +77,9 @@ def clean(turn: Turn) -> tuple[Edit, ...]:
         action = found.fatal.action
         rung = Rung.CUT if action == "pause" else Rung.FINALIZE
         reason = found.fatal.reason
-        turn.decision = Decision(action, rung, "hygiene.errors", 1, reason, findings=decision.findings)
+        turn.decision = Decision(
+            action, rung, "hygiene.errors", 1, reason, findings=decision.findings, errors=decision.errors
+        )
     return found.edits
 
 

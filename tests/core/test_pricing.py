@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from guardproxy.core.model import Usage
-from guardproxy.core.pricing import Rates, cost, estimate_input, estimate_output
+from guardproxy.core.pricing import Rates, cost, estimate_input, estimate_output, together
 
 PLAIN = Rates(2.5, 10.0)
 CACHED = Rates(2.5, 10.0, cached=0.25, cache_write=3.125)
@@ -43,3 +43,20 @@ def test_estimate_of_input(size: int, factor: float, expected: int) -> None:
 @pytest.mark.parametrize(("characters", "expected"), [(0, 0), (1, 1), (4, 2), (400, 101)])
 def test_estimate_of_output(characters: int, expected: int) -> None:
     assert estimate_output(characters) == expected
+
+
+ALL = Usage(input=1, output=2, cached=3, cache_write=4, reasoning=5)
+
+TOGETHER = {
+    "nothing": ([], Usage()),
+    "one": ([ALL], ALL),
+    "several": ([ALL, ALL, Usage(input=10)], Usage(input=12, output=4, cached=6, cache_write=8, reasoning=10)),
+    "one of them estimated": ([ALL, Usage(input=1, estimated=True), Usage()], Usage(2, 2, 3, 4, 5, estimated=True)),
+}
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_together(name: str) -> None:
+    usages, expected = TOGETHER[name]
+
+    assert together(iter(usages)) == expected

@@ -53,6 +53,29 @@ async def test_one_is_kept_as_it_was_opened_and_opened_once(store: Store) -> Non
     assert await store.approvals.get("other", "a1") is None
 
 
+async def test_a_thread_waits_from_the_moment_on_at_which_a_person_is_asked(store: Store) -> None:
+    """Who holds the request may be killed before it can say so."""
+    agent = Agent(store, session="s", lease_ms=1_000)
+    await agent.begin()
+    await agent.settle()
+    agent.took()
+    view = await agent.begin()
+    now = view.now_ms
+    one = Approval("a1", ORG, view.session, view.thread, "delete_file", now, now + DAY, SEALED)
+    await store.approvals.open(ORG, one)
+    beside = await agent.begin()
+    assert (beside.paused, beside.paused_why, beside.approval) == ("approval", "delete_file", "a1")
+    assert [held.turn for held in await store.sweep(offset_ms=MINUTE)] == [view.turn]
+    agent.offset_ms = MINUTE
+    assert (await agent.begin()).paused == "approval"
+    await store.approvals.decide(ORG, "a1", "approve", "ann")
+    again = await agent.begin()
+    assert (again.paused, again.approval, again.approval_state, again.retry) == ("", "a1", "approved", True)
+    await agent.settle()
+    agent.took()
+    assert (await agent.begin()).approval == ""
+
+
 DECISIONS = [
     ("approve", "approved", True),
     ("deny", "denied", False),
