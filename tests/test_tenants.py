@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -113,7 +114,7 @@ class _Provider(BaseHTTPRequestHandler):
     """Answers at once, and keeps the headers."""
 
     protocol_version = "HTTP/1.1"
-    seen: list[dict[str, str]] = []
+    seen: ClassVar[list[dict[str, str]]] = []
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))

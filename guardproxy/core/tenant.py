@@ -28,7 +28,7 @@ SEPARATOR = ":"
 class Budget:
     """What a scope (org, team, key, user, model) may spend of a dimension in a window (minute … month, total).
 
-    `limit` is an integer in the unit of the dimension; `soft` are shares of it (0 to 1) at which people are warned.
+    `limit` is in the unit counted; `soft` are percentages of it at which people are warned; `match` is a glob of names.
     """
 
     scope: str
@@ -36,7 +36,8 @@ class Budget:
     window: str
     limit: int
     timezone: str = "UTC"
-    soft: tuple[float, ...] = ()
+    soft: tuple[int, ...] = ()
+    match: str = "*"
 
 
 @value

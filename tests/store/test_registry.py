@@ -15,7 +15,7 @@ from guardproxy.store.redis import Store
 from guardproxy.store.registry import ANY, NONE, Found, Key, Org, Secret, Team
 from tests.store.kit import keys
 
-DAY = Budget("key", "cost_microusd", "day", 5_000_000, "Europe/Berlin", (0.5, 0.8))
+DAY = Budget("key", "cost_microusd", "day", 5_000_000, "Europe/Berlin", (50, 80))
 SECRET = Secret("a" * 64, "gp-abcd…wxyz")
 KEY = Key(
     "k1", "acme", "web", "ci", True, 99, ("gpt-*",), (), ("main",), "strict", "x-user", (DAY,), (SECRET,), 7, "anna"
