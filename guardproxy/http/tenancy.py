@@ -51,6 +51,8 @@ class _Known:
     code: str = ""
 
 
+_PLACES = frozenset(name.lower() for name in CREDENTIALS)
+
 _SAID = {
     "key_disabled": "this key is switched off; whoever gave it to you can say why",
     "key_expired": "this key has expired; ask whoever gave it to you for a new one",
@@ -141,14 +143,14 @@ class Tenancy:
         if place:
             said = f"a key stands in {place[:80]!r}, from where it would be passed on; send it in Authorization alone"
             raise BadAsk(said, code="misplaced_api_key", param=place)
-        if not virtual_key.genuine(self._key, secret):
-            raise _unauthorized(_SAID["invalid_api_key"], "invalid_api_key")
         return secret
 
     async def _tenant(self, secret: str, headers: CIMultiDictProxy[str]) -> Tenant:
         digest = virtual_key.digest(self._key, secret)
         known = self._known[digest]
         if known is None or known.until_s <= asyncio.get_running_loop().time():
+            if not virtual_key.genuine(self._key, secret):
+                raise _unauthorized(_SAID["invalid_api_key"], "invalid_api_key")
             known = await self._read(digest, known)
         if known.tenant is None:
             raise _unauthorized(_SAID[known.code], known.code)
@@ -235,8 +237,7 @@ def _sent(headers: CIMultiDictProxy[str]) -> Iterator[str]:
 
 
 def _elsewhere(headers: CIMultiDictProxy[str]) -> Iterator[str]:
-    places = frozenset(name.lower() for name in CREDENTIALS)
-    return (name for name, value in headers.items() if virtual_key.within(value) and name.lower() not in places)
+    return (name for name, value in headers.items() if virtual_key.within(value) and name.lower() not in _PLACES)
 
 
 def _unauthorized(message: str, code: str) -> BadAsk:
