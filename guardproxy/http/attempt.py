@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 async def ask(run: Guarded) -> Answer | None:
     """The beginning of its answer; None where a further one fails: what was refused is not handed on for that."""
     try:
-        answer = await relay.post(run.turn, _edits(run), judged=True)
+        answer = await run.outlet.meanwhile(relay.post(run.turn, _edits(run), judged=True))
     except UpstreamError as error:
         if run.first:
             raise

@@ -40,7 +40,7 @@ async def check(run: Guarded, look: Look) -> tuple[bool, web.StreamResponse | No
     turn, seen = run.turn, look.watcher.seen()
     if not turn.checks or not (seen.text.strip() or seen.calls):
         return False, None
-    found = await _failures(turn, seen.text, seen.calls)
+    found = await run.outlet.meanwhile(_failures(turn, seen.text, seen.calls))
     _note(turn, found)
     failures = [one for one in found if one.mode == "enforce"]
     terms = turn.proxy.policy.final

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from guardproxy.core import pricing
 from guardproxy.core.budget import Need
-from guardproxy.core.edit import Reject
+from guardproxy.core.edit import PutBack, Reject
 from guardproxy.core.model import Call, Message, Usage
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import GuardError
@@ -104,6 +104,7 @@ class Outcome:
     hygiene: tuple[tuple[str, str, str], ...] = ()  # (kind, mode, tool) of the results that were tidied
     late: tuple[str, ...] = ()  # tools that were past their deadline
     approval: tuple[str, str] = ("", "")  # id and state
+    decided: tuple[PutBack, ...] = ()  # what stands in the request because of it, from now on
     waits_for: str = ""  # id of the approval that the thread waits for from now on
     status_after: str = "active"  # of the thread: active, need_human, waiting
 

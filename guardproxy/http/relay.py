@@ -70,14 +70,15 @@ async def whole_answer(turn: Turn, answer: Answer) -> web.StreamResponse:
     shown = look.feed(data)
     shown += look.finish()
     if not look.readable_json(data):
-        raise not_json(turn, answer, data)
+        raise not_json(turn, answer, look.plain(data))
     failed = answer.status >= 400
     take_over(turn, look, dropped=look.drop is not None and not failed)
     if failed:
         done.outcome, done.error_type = "failed", str(answer.status)
         done.too_long = turn.surface.too_long(answer.status, look.plain(data))
     turn.settle()
-    return whole(answer.status, headers_of(turn, answer), shown if look.watcher.touched else data)
+    changed = look.watcher.touched or look.decoded
+    return whole(answer.status, headers_of(turn, answer, decoded=look.decoded), shown if changed else data)
 
 
 def headers_of(turn: Turn, answer: Answer, *, decoded: bool = False) -> list[tuple[str, str]]:
@@ -99,8 +100,8 @@ async def begin_stream(turn: Turn, answer: Answer, *, decoded: bool = False) -> 
 
 async def _stream(turn: Turn, answer: Answer) -> web.StreamResponse:
     done = turn.outcome
-    response = await begin_stream(turn, answer)
     look = turn.look = Look(turn, answer)
+    response = await begin_stream(turn, answer, decoded=look.decoded)
     broke: Exception | None = None
     halted = 0
     try:

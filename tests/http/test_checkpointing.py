@@ -49,12 +49,12 @@ async def side(running: Live, session: str, **body: object) -> None:
     await running.post(asked, {"x-guardproxy-session-id": session})
 
 
-@pytest.mark.parametrize("name", ["off", "too large", "not admitted", "a title"])
+@pytest.mark.parametrize("name", ["off", "too large", "not admitted", "a title", "a compaction", "a sub-agent"])
 async def test_what_is_not_kept(store: Store, name: str) -> None:
     terms: Json = {"off": {}, "too large": {"checkpoints": {"enabled": True, "max_kb": 1}}}.get(name, ON)
     limits = {"limits": {"session": {"turns": 1}}} if name == "not admitted" else {}
     async with live(store, policy={**terms, **limits}) as running:
-        running.provider.script = then(Said("done"))
+        running.provider.script = then(Said(calls=[CALL]))  # the run goes on
         agent = Agent(running, stream=False)
         if name == "too large":
             agent.messages[0]["content"] = "x" * 2000
@@ -66,6 +66,14 @@ async def test_what_is_not_kept(store: Store, name: str) -> None:
             await side(running, agent.session, tools=TOOLS)
         if name == "a title":
             await side(running, agent.session)
+        if name == "a compaction":
+            summary = {"role": "user", "content": "Sum it up."}
+            await side(running, agent.session, messages=[*agent.messages, summary])
+        if name == "a sub-agent":
+            await running.post(
+                {"model": "m", "messages": [{"role": "user", "content": "Look there."}], "tools": TOOLS},
+                {"x-guardproxy-session-id": agent.session},
+            )
         await running.proxy.quiet()
         assert await kept(store, agent.session) == before
 

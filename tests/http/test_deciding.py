@@ -12,6 +12,7 @@ from guardproxy.api import chat
 from guardproxy.core.edit import AppendText, DropCalls, ForbidTools
 from guardproxy.core.episode import pack_episode
 from guardproxy.core.model import Call, Decision, Episode, Rung, Triple
+from guardproxy.core.policy import Policy
 from guardproxy.core.proposals import Objection
 from guardproxy.http import deciding
 from guardproxy.http.outcome import Outcome
@@ -22,7 +23,7 @@ REFUSED = Objection(0, "refuse", "repeated_call", "No: f again.", "f again", sub
 FIRM = Decision("firm", Rung.FIRM, FINDING.rule, 4, FINDING.reason, finding=FINDING)
 
 
-def turn(*episodes: Episode, language: str = "en") -> Any:
+def turn(*episodes: Episode, language: str = "en", on_cut: str = "cut") -> Any:
     """As much of a turn as decisions are made of."""
     return SimpleNamespace(
         outcome=Outcome(),
@@ -32,6 +33,7 @@ def turn(*episodes: Episode, language: str = "en") -> Any:
         language=language,
         put_back=(),
         surface=chat,
+        proxy=SimpleNamespace(policy=Policy(on_cut=on_cut)),
     )
 
 
@@ -56,6 +58,22 @@ def test_what_the_turn_does(name: str) -> None:
 
     assert deciding.refused(made, REFUSED, asked=asked, alone=alone) == over
     assert (made.decision.action, made.decision.rule, made.decision.count) == (action, "repeated_call", 5)
+
+
+def test_an_end_may_be_handed_to_a_person() -> None:
+    made = turn(episode(Rung.FINALIZE), on_cut="pause")
+
+    assert deciding.refused(made, REFUSED, asked=0, alone=True) == "cut"
+    assert (made.decision.action, made.decision.rung) == ("pause", Rung.CUT)
+
+
+@pytest.mark.parametrize(("action", "expected"), [("refuse", "finalize"), ("firm", "firm"), ("pause", "pause")])
+def test_a_turn_that_only_refused_was_made_to_answer(action: str, expected: str) -> None:
+    made = turn()
+    made.decision = replace(FIRM, action=action)
+    deciding.closed(made)
+
+    assert made.decision.action == expected
 
 
 def test_what_is_only_observed_is_noted_and_changes_little() -> None:

@@ -6,6 +6,7 @@ log, section 6; cases 12, 14, 15, 32, 40 to 43 and 64 those of the survey of gat
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import replace
 
@@ -15,11 +16,11 @@ from aiohttp import web
 from guardproxy.store.redis import Store
 from tests.http_store import held
 from tests.live import Said, live, serve
-from tests.scene_interventions import Actor, Ask, Plot
+from tests.scene_interventions import TOOLS, Actor, Ask, Do, Plot
 from tests.scene_interventions_cases import cases
 from tests.scene_interventions_final import finals
 from tests.scene_interventions_hygiene import hygiene
-from tests.scene_interventions_people import people
+from tests.scene_interventions_people import APPROVAL, ASKED, people
 from tests.scene_interventions_refusals import refusals
 from tests.scene_interventions_repair import repairs
 from tests.scene_interventions_sessions import sessions
@@ -95,6 +96,21 @@ async def test_verifier(name: str, stream: bool, store: Store, heard: Heard) -> 
             assert not waiting
             waiting += [verdicts[-1]] * 3
             await actor.ask(replace(later, answers=later.answers * len(answers) if said == "failed" else later.answers))
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_an_approved_call_goes_to_one_of_those_who_ask_at_once(stream: bool, store: Store, heard: Heard) -> None:
+    """Clients retry while an answer is on its way; what a person has allowed is carried out once."""
+    async with live(store, heard, policy={"refuse": "enforce"}, tools=APPROVAL) as running:
+        actor = Actor(running, store, heard, Plot("at once", [ASKED, Do("approve")]), stream=stream)
+        await actor.play()
+        running.provider.script = lambda _got: Said("I wait.")
+        actor.history.append({"role": "user", "content": "Go on."})
+        body = {"model": "mock-1", "messages": actor.history, "tools": list(TOOLS), "stream": stream}
+        named = {"x-guardproxy-session-id": actor.session}
+        answers = await asyncio.gather(*[running.post(body, named) for _ in range(8)])
+        assert [b'"d1"' in answer.body for answer in answers].count(True) == 1
+        assert await held(store, {actor.session}) == {}
 
 
 def test_every_case_is_here() -> None:

@@ -9,7 +9,7 @@ import pytest
 from guardproxy.core.edit import AppendText, ForbidTools, PutBack
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.model import Call, Message
-from guardproxy.http.ledger import At, Ledger, with_rounds
+from guardproxy.http.ledger import At, Ledger
 
 KEY = b"k" * 32
 CONVERSATION = [
@@ -133,113 +133,22 @@ def test_what_is_put_back_belongs_to_the_answer_that_the_client_has_kept(name: s
     assert not lost
 
 
-def test_what_stands_at_one_place_is_put_back_as_one() -> None:
-    more = PutBack(4, before=(b"1", b"2"), said="So:")
-    entries = ledger().seal(over(CONVERSATION), [], (), [BACK, more], answer=ANSWER)
-    found, _ = ledger().put_back(over([*CONVERSATION, ANSWER]), entries)
-    assert found == (PutBack(4, more.before, BACK.calls, BACK.after, "So:"),)
-    assert with_rounds(more, [OTHER, ADVICE]).before == (*OTHER.before, *more.before)
+ASKED = PutBack(4, before=(b"1", b"2"))
 
 
-# ------------------------------------------------------------------------------- rounds and calls that are put back
-
-READ = Message("assistant", "", (Call("read", "{}", "id2"),))
-AFTER = [*CONVERSATION, READ, Message("tool", "r2", call_id="id2"), Message("user", "more")]
-CALL, RESULT = (
-    b'{"id":"id3","function":{"name":"delete"},"x":1e400,"\\u00e9":"\xc3\xa9"}',
-    b'{"role":"tool","content":"no"}',
-)
-ROUND = (b'{"role":"assistant","content":"I delete."}', RESULT)
-ROUNDS = PutBack(4, ROUND, ((0, CALL), (2, CALL)), (RESULT, RESULT), "I delete.")
-
-
-def sealed(*kept: PutBack, key: bytes = KEY) -> dict[str, bytes]:
-    """Sealed when the answer that they belong to was not in the conversation yet."""
-    return ledger(key).seal(over(CONVERSATION), [], (), kept)
+@pytest.mark.parametrize("answer", [None, ANSWER, WORDS, ELSE, Message("user", "Go on.")])
+def test_what_a_person_decided_stands_there_whatever_is_answered(answer: Message | None) -> None:
+    entries = ledger().seal(over(CONVERSATION), [], (), [BACK], decided=[ASKED], answer=ANSWER)
+    entries |= ledger().seal(
+        over(CONVERSATION), [], (), ledger().other(over(CONVERSATION), 4, entries), answer=ELSE, known=entries
+    )
+    found, lost = ledger().put_back(over([*CONVERSATION, *([answer] if answer else [])]), entries)
+    assert found == ((ASKED, BACK) if answer is ANSWER else (ASKED,))
+    assert not lost
 
 
-def read_with(**fields: object) -> list[Message]:
-    return [*CONVERSATION, READ._replace(**fields), *AFTER[5:]]
-
-
-PLACES: dict[str, tuple[PutBack, Sequence[Message], bool]] = {
-    "behind its conversation": (ROUNDS, AFTER, True),
-    "grown": (ROUNDS, [*AFTER, Message("assistant", "x")], True),
-    "other ids": (ROUNDS, [*changed(3, call_id="id9"), *AFTER[4:]], True),
-    "the answer is not there yet": (ROUNDS, CONVERSATION, False),
-    "something else is there": (ROUNDS, [*CONVERSATION, Message("user", "Well?")], False),
-    "the message before has changed": (ROUNDS, [*changed(3, text="r9"), *AFTER[4:]], False),
-    "moved": (ROUNDS, [Message("system", "more"), *AFTER], False),
-    "compacted": (ROUNDS, [CONVERSATION[0], Message("user", "Summary"), READ], False),
-    "nothing": (ROUNDS, [], False),
-    "the message has lost its calls": (ROUNDS, read_with(calls=()), False),
-    "a round alone needs no calls": (PutBack(4, ROUND), read_with(calls=()), True),
-    "other calls are another matter": (ROUNDS, read_with(calls=(Call("g", "{}"),)), True),
-    "at the beginning": (PutBack(0, ROUND), [Message("assistant", "Hello")], True),
-}
-
-
-@pytest.mark.parametrize("name", PLACES)
-def test_rounds_are_put_back(name: str) -> None:
-    back, messages, there = PLACES[name]
-    entries = sealed(back)
-
-    assert len(entries) == 1
-    assert ledger().put_back(over(messages), entries) == ((back,) if there else (), False)
-
-
-def test_each_byte_of_them_stays() -> None:
-    """What a provider is sent again has to be what it was sent before: no form of JSON is made anew."""
-    (found,), _ = ledger().put_back(over(AFTER), sealed(ROUNDS))
-
-    assert found == ROUNDS
-    assert ledger().put_back(over(AFTER), sealed(ROUNDS)) == ledger().put_back(over(AFTER), sealed(ROUNDS))
-
-
-def test_what_was_put_back_is_sealed_too() -> None:
-    ((anchor, stored),) = sealed(ROUNDS).items()
-
-    assert b"delete" not in stored
-    assert anchor.startswith("r4:")
-    assert stored != next(iter(sealed(ROUNDS).values()))
-
-
-def test_a_round_of_another_secret_is_none() -> None:
-    entries = sealed(ROUNDS, key=b"x" * 32)
-
-    assert ledger().put_back(over(AFTER), entries) == ((), False)
-
-
-def test_a_round_cannot_be_moved() -> None:
-    (stored,) = sealed(ROUNDS).values()
-    (anchor,) = sealed(PutBack(3, ROUND))
-    messages = [*CONVERSATION[:3], Message("assistant", "x"), *CONVERSATION[3:]]
-
-    assert ledger().put_back(over(messages), {anchor: stored}) == ((), False)
-
-
-def test_a_round_of_another_version_is_left_out() -> None:
-    one = ledger()
-    (anchor,) = sealed(ROUNDS)
-    for form in (b'[2,[],[],[],"","new"]', b"[2]"):
-        assert one.put_back(over(AFTER), {anchor: one._seal(anchor, form)}) == ((), False)
-
-
-def test_texts_come_before_rounds_and_both_in_their_order() -> None:
-    later = PutBack(6, ROUND)
-    grown = [*AFTER[:6], Message("assistant", "x")]
-    entries = ledger().seal(over(grown), [ADVICE], (), [later, ROUNDS])
-
-    assert ledger().put_back(over(grown), entries) == ((ADVICE, ROUNDS, later), False)
-
-
-def test_lost_is_what_texts_are_not_what_rounds_are() -> None:
-    """Advice whose place is gone is given again; a round goes with its message, calls and results together."""
-    later = PutBack(6, ROUND)
-    grown = [*AFTER[:6], Message("assistant", "x")]
-    both = ledger().seal(over(AFTER), [ADVICE], (), [later])
-
-    assert ledger().put_back(over(grown), both) == ((ADVICE, later), False)
-    assert ledger().put_back(over([*changed(2, text="x"), *grown[4:]]), both) == ((later,), True)
-    assert ledger().put_back(over([]), both) == ((), True)
-    assert ledger().put_back(over([]), sealed(ROUNDS)) == ((), False)
+def test_what_was_put_there_first_stands_first() -> None:
+    entries = ledger().seal(over(CONVERSATION), [], (), [OTHER], answer=WORDS)
+    talk = [*CONVERSATION, WORDS, Message("user", "Go on.")]
+    entries |= ledger().seal(over(talk), [], ledger().put_back(over(talk), entries)[0], decided=[ASKED], known=entries)
+    assert ledger().put_back(over(talk), entries)[0] == (OTHER, ASKED)

@@ -108,8 +108,9 @@ def test_edits_are_for_good_answers_that_can_be_read(status: int) -> None:
     plain = Look(turn(True, drop, SpliceUsage()), answer("stream", status=status))
     packed = Look(turn(True, drop, SpliceUsage()), answer("stream", "gzip", status))
 
-    assert plain.drop == (drop if status == 200 else None)
-    assert packed.drop is None
+    assert plain.drop == packed.drop == (drop if status == 200 else None)
+    assert packed.decoded is (status == 200), "calls that are taken out cannot be handed on in an encoding"
+    assert Look(turn(True, drop), answer("stream", "zork")).drop is None
 
 
 def test_a_usage_that_we_asked_for_is_taken_out() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -115,3 +116,54 @@ async def test_a_client_that_is_gone_misses_the_end(rest: bytes) -> None:
     assert await made(turn).finish(rest) is response
     assert turn.settled == 1, "before anything is written"
     assert await last(response, rest) is response
+
+
+class Tasks:
+    """As much of a proxy as runs things beside a turn."""
+
+    def spawn(self, work: Any) -> asyncio.Task[Any]:
+        return asyncio.get_running_loop().create_task(work)
+
+
+async def late(value: object, seconds: float = 0.05) -> object:
+    await asyncio.sleep(seconds)
+    if isinstance(value, Exception):
+        raise value
+    return value
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_what_takes_its_time(streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlet, "ALIVE_S", 0.01)
+    response = Response()
+    turn: Any = Turn(response if streamed else None)
+    turn.proxy = Tasks()
+    out = made(turn)
+
+    assert await out.meanwhile(late("done")) == "done"
+    assert (len(response.parts) >= 2) is streamed
+    with pytest.raises(KeyError):
+        await out.meanwhile(late(KeyError("no")))
+
+
+async def test_nothing_goes_on_for_a_client_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlet, "ALIVE_S", 0.01)
+    ended: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(9)
+        finally:
+            ended.append("work")
+
+    for leaves in (True, False):
+        turn: Any = Turn(Response(gone=leaves))
+        turn.proxy = Tasks()
+        asking = asyncio.get_running_loop().create_task(made(turn).meanwhile(work()))
+        await asyncio.sleep(0.05)
+        if not leaves:
+            asking.cancel()
+        with pytest.raises(ConnectionResetError if leaves else asyncio.CancelledError):
+            await asking
+        await asyncio.sleep(0)
+    assert ended == ["work", "work"]
