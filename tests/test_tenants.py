@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -156,8 +153,11 @@ def ask(base: str, key: str, session: str = "nightly") -> tuple[int, str]:
         return error.code, ""
 
 
-def test_two_orgs_two_workers(tmp_path: Path, upstream: str) -> None:
+def test_two_orgs_two_workers(
+    tmp_path: Path, upstream: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A company in a few commands. What one changes holds in both workers; nothing has a key in it."""
+    monkeypatch.delenv(secrets.VARIABLE, raising=False)
     file = tmp_path / "guardproxy.yaml"
     file.write_text("auth: keys\nupstream: {api_key: sk-provider-0123456789}\ntelemetry: {log_level: debug}\n")
     words = ("--config", str(file), "--upstream", upstream, "--workers", "2")
@@ -165,8 +165,8 @@ def test_two_orgs_two_workers(tmp_path: Path, upstream: str) -> None:
         assert "guardproxy keys create" in proxy.greeting
 
         def run(*words: str) -> str:
-            command = [sys.executable, "-m", "guardproxy", *words, "--data-dir", str(proxy.data)]
-            return subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ).stdout
+            assert cli.main([*words, "--data-dir", str(proxy.data)]) == 0
+            return capsys.readouterr().out
 
         made = {}
         for org in ("acme", "globex"):

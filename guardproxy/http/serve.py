@@ -44,6 +44,9 @@ HOW = {
 }
 """What is said at the start of who may use it, by `auth.mode`."""
 
+NO_KEY = "upstream.api_key is not set: requests go to the provider without any key"
+"""Said where clients' keys are ours, and so no key of the provider's comes with a request."""
+
 Loaded = tuple[Config, Mapping[str, Any]]
 
 _log = logging.getLogger(__name__)
@@ -232,6 +235,7 @@ class Parent:
             f"guardproxy {__version__} serves {base}/v1 for {config.upstream.url} ({workers}, {store})",
             f"metrics and health: http://{_shown(config.admin.host)}:{self._admin_port}/metrics",
             *HOW[config.auth.mode],
+            *([NO_KEY] if config.auth.mode == "keys" and not config.upstream.api_key else []),
             "Point an agent at it with one of:",
             f"  export OPENAI_BASE_URL={base}/v1",
             f'  client = openai.OpenAI(base_url="{base}/v1")',

@@ -21,6 +21,7 @@ from guardproxy.http import tenancy, virtual_key
 from guardproxy.http.keyring import Keyring
 from guardproxy.http.tenancy import Tenancy
 from guardproxy.secrets import derive
+from guardproxy.store import embedded
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
 from guardproxy.store.registry import Found, Key, Org, Secret, Team
@@ -362,6 +363,7 @@ async def test_a_derived_run_is_its_keys_alone(store: Store, orgs: tuple[str, st
         assert answer.headers["x-guardproxy-turn"] == "2"
         compacted = {**grown, "messages": [{"role": "user", "content": "Another head."}, *grown["messages"][1:]]}
         assert (await play(running, two.secret, ask=compacted)).startswith(two.key.id)
+        assert await play(running, one.secret, ask=compacted) == first  # known by the id of the call alone
         named = {"x-guardproxy-session-id": first}
         assert await play(running, one.secret, named) == first  # the id of a derived run, sent back
 
@@ -534,6 +536,29 @@ async def test_an_unknown_key_is_503_while_the_store_is_away(server: Embedded) -
         assert answer.headers["Retry-After"] == "1"
         assert running.provider.got == []
     await gone.close()
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["answered", "failed"])
+async def test_runs_are_their_keys_alone_while_the_store_is_away(fails: bool) -> None:
+    """A worker's own memory keeps tenants apart as the store does."""
+    with embedded.scratch() as server:
+        store = await Store.connect(socket_path=server.socket_path, timeout_ms=200)
+        await ring(store).make_org("acme")
+        made = [await ring(store).make_key(), await ring(store).make_key(), await ring(store).make_key("acme")]
+        async with keyed(store) as running:
+            for one in made:
+                await play(running, one.secret, ask={**ASK, "messages": [{"role": "user", "content": unique("x")}]})
+            server.stop()
+            running.provider.script = lambda _got: Said("no", status=500) if fails else Said(None, CALL)
+            result = {"role": "tool", "tool_call_id": CALL[0][2], "content": "12:00"}
+            grown = {**ASK, "messages": [*ASK["messages"], Said(None, CALL).message(), result]}
+            named = {"x-guardproxy-session-id": "nightly"}
+            for ask, headers in ((ASK, {}), (grown, {}), (ASK, named)):
+                answers = [await running.post(ask, {**bearer(one.secret), **headers}) for one in made]
+                assert [answer.status for answer in answers] == [500 if fails else 200] * 3
+                sessions = [answer.headers["x-guardproxy-session-id"] for answer in answers]
+                assert [session.partition(":")[0] for session in sessions] == [one.key.id for one in made]
+        await store.close()
 
 
 # What is good for what
