@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def lines(config: Config, policy: Policy) -> Iterator[str]:
-    """Who may use it, limits, rules of tools, approvals, final checks, hygiene, and who else is told or asked."""
+    """Who may use it, limits, rules of tools, approvals, final checks, hygiene, who else is asked; bad prices."""
     if config.auth.mode != "none":
         yield f"auth: {config.auth.mode}"
     for limit in policy.limits:
@@ -25,6 +25,7 @@ def lines(config: Config, policy: Policy) -> Iterator[str]:
     yield from (f"hygiene.{kind}: {_mode(settings)}" for kind, settings in policy.hygiene.items() if _on(settings))
     yield from _finals(config, policy)
     yield from _ends(config, policy)
+    yield from config.price_list().complaints()
 
 
 def _calls(policy: Policy) -> Iterator[str]:

@@ -166,9 +166,11 @@ def _check(given: argparse.Namespace) -> int:
 
     checked, _ = config.load(given.file, os.environ)
     policy = checked.policy_value()
-    told = f"mode {policy.mode}, {len(policy.detectors)} detectors, upstream {checked.upstream.url}"
-    print(f"{given.file} is fine: {told}")
-    for line in _in_force.lines(checked, policy):
+    where = checked.addresses
+    shown = "upstreams " + ", ".join(f"{name} {url}" for name, url in where.items())
+    told = shown if len(where) > 1 else f"upstream {next(iter(where.values()))}"
+    print(f"{given.file} is fine: mode {policy.mode}, {len(policy.detectors)} detectors, {told}")
+    for line in (*[f"warning: {one}" for one in checked.warnings()], *_in_force.lines(checked, policy)):
         print(f"  {line}")
     return OK
 

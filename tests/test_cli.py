@@ -105,12 +105,29 @@ def test_looking_makes_no_data_directory(
 
 def test_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
-    file.write_text("policy: {profile: qa, detectors: {cycle: {enabled: false}}}")
+    (tmp_path / "prices.json").write_text('{"m": {"input_cost_per_token": -1}}')
+    file.write_text("policy: {profile: qa, detectors: {cycle: {enabled: false}}}\nprices: {file: prices.json}")
     code, out, err = run(capsys, "check", str(file))
 
     assert (code, err) == (0, "")
     assert f"{len(RULES) - 1} detectors" in out
     assert "span turns <= 8" in out
+    assert "prices.file: the entry 'm': input_cost_per_token is -1 dollars per token; it is not used" in out
+
+
+def test_check_of_several_upstreams(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "upstreams: [{name: a, url: 'http://a/v1', api_key: s3cr3t, models: ['gpt-*', 'gpt-4*']}, "
+        "{name: b, url: 'http://b/v1', api_key: s3cr3t}]"
+    )
+    code, out, err = run(capsys, "check", str(file))
+
+    assert (code, err) == (0, "")
+    assert "upstreams a http://a/v1, b http://b/v1" in out
+    assert out.count("warning: ") == 1
+    assert "upstreams.a.models: 'gpt-4*' can never match: 'gpt-*' stands before it and takes all of it" in out
+    assert "s3cr3t" not in out
 
 
 IN_FORCE = """

@@ -15,7 +15,7 @@ from guardproxy.core.detectors import RULES
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.model import Call, Triple, Usage
 from guardproxy.core.presets import PRESETS, preset_settings
-from guardproxy.core.pricing import cost, estimate_input
+from guardproxy.core.pricing import Rates, Tier, cost, estimate_input
 from guardproxy.core.terms import Approvals, Checkpoints, Final
 from guardproxy.core.tool_rules import ToolRule, ToolRules
 from guardproxy.core.tools import Rules
@@ -90,6 +90,23 @@ REFUSED = {
     ),
     "an unknown rule for tools": ("tools: {ignore_arg: {f: [a]}}", "tools.ignore_arg: unknown key; did you mean"),
     "missing price": ("prices: {models: {m: {input: 1}}}", "prices.models.m.output: is missing"),
+    "a tier that begins nowhere": (
+        "prices: {models: {m: {input: 1, output: 1, tiers: [{input: 2}]}}}",
+        "prices.models.m.tiers.0.above: is missing",
+    ),
+    "a tier with a typo": (
+        "prices: {models: {m: {input: 1, output: 1, tiers: [{above: 9, cached: 2}]}}}",
+        "prices.models.m.tiers.0.cached: unknown key; did you mean 'cached_input'?",
+    ),
+    "two tiers in one": (
+        "prices: {models: {m: {input: 1, output: 1, tiers: [{above: 9}, {above: 9, input: 2}]}}}",
+        "prices.models.m.tiers: two begin at the same number of tokens",
+    ),
+    "what to do with unknown models": (
+        "prices: {unknown: free}",
+        "prices.unknown: input should be 'default', 'block' or 'alert'",
+    ),
+    "a price file that is not there": ("prices: {file: nowhere.json}", "prices.file: cannot read "),
     "negative price": ("prices: {models: {m: {input: -1, output: 1}}}", "prices.models.m.input: "),
     "mode of another kind": ("policy: {mode: enforced}", "policy.mode: input should be 'enforce' or 'observe'"),
     "no such preset": ("policy: {preset: mild}", "policy.preset: input should be 'strict', 'balanced' or 'patient'"),
@@ -278,6 +295,45 @@ def test_the_largest_amounts_are_exact_doubles(tmp_path: Path) -> None:
 
     assert all(limit.limit < 2**53 for limit in made.policy_value().limits)
     assert dear < 2**53
+
+
+PRICED = """
+prices:
+  file: sub/prices.json
+  models:
+    m*:
+      input: 1
+      output: 2
+      cached_input: 0
+      cache_write_1h: 4
+      reasoning: 5
+      tiers: [{above: 100, input: 10}, {above: 200, output: 20, cached_input: 3}]
+"""
+
+
+def test_all_kinds_of_prices(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "prices.json").write_text(
+        '{"a": {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}, "b": 1}'
+    )
+    made = load(tmp_path, PRICED)
+    table, fallback = made.price_table()
+    one = Rates(10, 2, 0, cache_write_1h=4, reasoning=5)
+
+    assert table == {
+        "m*": Rates(
+            1,
+            2,
+            0,
+            cache_write_1h=4,
+            reasoning=5,
+            tiers=(Tier(200, replace(one, output=20, cached=3)), Tier(100, one)),
+        )
+    }
+    assert (fallback.known, table["m*"].known) == (False, True)
+    assert made.price_list().rates == {"a": Rates(1, 2)}, "beside the configuration, wherever it was read from"
+    assert made.price_list().wrong == ("'b': is no mapping of prices",)
+    assert config.build({}).price_list().rates == {}
 
 
 def test_all_errors_at_once(tmp_path: Path) -> None:

@@ -74,6 +74,12 @@ class Tenant:
             said = f"the model {model[:200]!r} does not exist for this key; it may use {', '.join(self.models)}"
             raise BadAsk(said, status=404, code="model_not_found", param="model")
 
+    def may_reach(self, upstream: str) -> None:
+        """`BadAsk` for the only upstream that there is, where the key is for others."""
+        if self.upstreams and upstream not in self.upstreams:
+            said = f"this key is for the upstreams {', '.join(self.upstreams)}, and there is none of them here"
+            raise BadAsk(said, status=403, code="upstream_not_allowed")
+
     def may_pass(self, method: str, route: str) -> None:
         """`BadAsk` for a route that is passed on unread, where the key is not for it."""
         if self.routes == ("*",) or matches(route, self.routes):
@@ -103,13 +109,17 @@ SECRET = re.compile(r"gp-[0-9A-Za-z]{42}")
 """What a virtual key looks like (`http.virtual_key` makes them)."""
 
 
+def masked(text: str) -> str:
+    """A text without any virtual key in it: what clients call their runs and users is stored and logged."""
+    return SECRET.sub("gp-", text) if "gp-" in text else text
+
+
 def owned(owner: str, session: str) -> str:
     """A session's name as it is kept: under its owner, without any key in it.
 
     What has its owner in front already is the id that we gave.
     """
-    if "gp-" in session:
-        session = SECRET.sub("gp-", session)
+    session = masked(session)
     if not owner or not session or session.startswith(owner):
         return session
     return owner + session

@@ -33,6 +33,7 @@ from guardproxy.http.server import Server
 from guardproxy.http.tenancy import TENANT, Tenancy
 from guardproxy.http.turn import Turn
 from guardproxy.http.upstream import Upstream
+from guardproxy.http.upstreams import Upstreams
 from guardproxy.http.verifier import Verifier
 from guardproxy.http.webhook import Event, Webhook
 
@@ -72,6 +73,7 @@ class Proxy:
         *,
         policy: Policy,
         upstream: Upstream,
+        upstreams: Upstreams | None = None,
         store: TurnStore,
         telemetry: Telemetry,
         printer: Fingerprinter,
@@ -90,6 +92,7 @@ class Proxy:
     ) -> None:
         self.policy = policy
         self.upstream = upstream
+        self.upstreams = upstreams  # of several; then `upstream` is only what stands in where no model says
         self.telemetry = telemetry
         self.printer = printer
         self.prices = prices
@@ -120,8 +123,9 @@ class Proxy:
 
     async def start(self) -> None:
         """Open the upstream pool and begin to renew the holds of running calls."""
-        self.upstream.on_retry = self._retried
-        await self.upstream.start()
+        for upstream in self.upstreams or (self.upstream,):
+            upstream.on_retry = self._retried
+            await upstream.start()
         self._beside = [self.spawn(self._renew()), self.spawn(watching.watch(self))]
 
     async def close(self) -> None:
@@ -135,7 +139,8 @@ class Proxy:
             await self.webhook.close()
         if self.verifier is not None:
             await self.verifier.close()
-        await self.upstream.close()
+        for upstream in self.upstreams or (self.upstream,):
+            await upstream.close()
 
     def server(self) -> web.Server:
         """The server of one proxy, for tests; a worker's outlives its proxies."""

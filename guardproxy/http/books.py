@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from guardproxy.store.checkpoints import Checkpoints
     from guardproxy.store.registry import Registry
     from guardproxy.store.runs import Runs
+    from guardproxy.store.stays import Stays
 
 OWED = 10_000
 """Turns remembered for the store while it is away; the oldest fall out first."""
@@ -32,6 +33,8 @@ OWED = 10_000
 class TurnStore(Protocol):
     """What is needed of the store here: `guardproxy.store.redis.Store` has it."""
 
+    @property
+    def stays(self) -> Stays: ...
     @property
     def labels(self) -> Labels: ...
     async def begin(self, opening: Opening) -> View: ...
@@ -113,6 +116,11 @@ class Books:
             return await self._store.extend(opening.org, opening.token, lines, opening.offset_ms)
         except StoreError:
             return not self._closed
+
+    @property
+    def stays(self) -> Stays:
+        """Where sessions were served."""
+        return self._store.stays
 
     @property
     def approvals(self) -> Approvals:

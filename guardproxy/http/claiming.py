@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CLAIMS, PAUSE_S = 4, 0.25
 """Times that a call is claimed for a turn while the store does not answer, and seconds between them."""
 
-RETURNS, RETURN_S = 25, 1.0
+RETURNS, RETURN_S = 50, 0.5
 """Times that a claim is given back while the store does not answer, and seconds between them."""
 
 

@@ -46,7 +46,7 @@ class Guarded:
     @property
     def first(self) -> bool:
         """Whether nothing was sent back yet."""
-        return not self.turn.outcome.earlier
+        return not self.turn.outcome.asked_back
 
     async def serve(self) -> web.StreamResponse:
         """Ask until there is an answer to hand on. A client that leaves pays for what was produced."""
@@ -72,6 +72,7 @@ class Guarded:
             except UpstreamError as error:
                 if self.first:
                     raise
+                self.turn.outcome.lose(error)
                 return await attempt.give_up(self, error.code)
             finally:
                 answer.end()

@@ -148,7 +148,7 @@ def left(turn: Turn, look: Look) -> None:
 def not_json(turn: Turn, answer: Answer, data: bytes) -> UpstreamError:
     """The error that says what came in the place of JSON."""
     text = " ".join(data[: SHOWN * 2].decode("utf-8", "replace").split())[:SHOWN]
-    base = turn.proxy.upstream.base
+    base = (turn.outcome.upstream or turn.proxy.upstream).base
     status = answer.status if answer.status >= 400 else 502
     message = f"the provider at {base} answered {answer.status} with {answer.content_type}, which is not JSON: {text!r}"
     return UpstreamError(message, status=status, code="upstream_not_json")

@@ -16,6 +16,7 @@ from aiohttp import web
 from guardproxy.api.chat import OFF
 from guardproxy.core.edit import DropCalls, Edit, SpliceUsage
 from guardproxy.errors import UpstreamError
+from guardproxy.http import failover
 from guardproxy.http.exchange import Answer
 from guardproxy.http.look import Look, left, not_json, read, take_over
 from guardproxy.http.outlet import last
@@ -46,6 +47,9 @@ async def post(turn: Turn, edits: Sequence[Edit], *, judged: bool = False) -> An
     edited_answer = judged or proxy.options is not OFF
     edited_answer = edited_answer or any(isinstance(edit, DropCalls | SpliceUsage) for edit in edits)
     received = outward(proxy.tenancy, turn.request.headers)
+    if proxy.upstreams is not None:
+        sent = failover.Sent(body, received, edited_answer)
+        return await failover.post(turn, proxy.upstreams, sent, turn.tenant.upstreams)
     headers = proxy.upstream.request_headers(received, identity=edited_answer, plain=not untouched)
     done.sent, done.whole, done.upstream_started_ns = True, not turn.ask.stream, time.time_ns()
     done.upstream_status = 0

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from guardproxy.core import budget, interventions, policy as policies, pricing, session
 from guardproxy.core.edit import AppendText, Edit, PutBack, Reject, Reply, SpliceUsage
-from guardproxy.core.model import Ask, Decision, Line, Message, Rung, Usage
+from guardproxy.core.model import Ask, Decision, Line, Message, Rung
 from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.tenant import Tenant
 from guardproxy.core.view import Opening, TurnFact, View
@@ -101,7 +101,7 @@ class Turn:
         proxy, limits = self.proxy, self.proxy.limits
         self.body = await intake.take(self.request, max_body=limits.max_body, max_expanded=limits.max_expanded)
         self.ask = self.surface.read(self.body.plain, self.headers, short=True, prefixes=proxy.prefixes)
-        self.tenant.may_ask(self.ask.model)
+        preparing.refuse(self)
         self.opening = self._opening()
         begun = time.perf_counter_ns()
         self.view = await self._begin()
@@ -129,11 +129,11 @@ class Turn:
         identity = session.identify(ask, proxy.printer, self.tenant.scope, self.tenant.owner)
         if not identity.fresh and not proxy.knows(identity):
             ask = self.ask = self.surface.widen(ask)
-        self.rates = proxy.prices.rates(ask.model)
+        self.rates = proxy.prices.rates(ask.model, ask.parsed.get("service_tier"))
         estimate = pricing.estimate_input(len(self.body.plain), proxy.factor(ask.model))
         most = min(ask.max_tokens or proxy.policy.default_output_hold, proxy.policy.default_output_hold)
         most *= max(1, ask.choices)
-        self.need = budget.Need(estimate, most, pricing.cost(self.rates, Usage(input=estimate, output=most)))
+        self.need = budget.Need(estimate, most, pricing.hold(self.rates, estimate, most))
         return Opening(
             token=proxy.token(),
             org=self.tenant.org,
@@ -243,8 +243,8 @@ class Turn:
         """The lines to hold for one more attempt, whose request is `size` bytes longer."""
         proxy = self.proxy
         estimate = pricing.estimate_input(len(self.body.plain) + size, proxy.factor(self.ask.model))
-        usage = Usage(input=estimate, output=self.need.output_tokens)
-        need = budget.Need(estimate, self.need.output_tokens, pricing.cost(self.rates, usage))
+        most = self.need.output_tokens
+        need = budget.Need(estimate, most, pricing.hold(self.rates, estimate, most))
         return budget.price(proxy.policy.stored, need)
 
     def stop(self, why: str) -> None:

@@ -28,6 +28,9 @@ from tests.live import SECRET, Answer, Got, Json, Provider, Said, serve
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
 WORKERS, RACERS, COMMANDS = 2, 50, 4
+LATE = 40
+"""Requests after the race, until three have come behind the one with the call."""
+
 WITHIN_S = 1.0
 """A run that is cut ends so soon, whichever worker has it (DESIGN section 7)."""
 
@@ -133,10 +136,14 @@ async def test_fifty_approve_and_fifty_ask_and_the_call_is_released_once(tmp_pat
         told, typed, _ = await asyncio.gather(
             asyncio.gather(*approving), asyncio.gather(*typing), asyncio.gather(*(racer.ask() for racer in racers))
         )
-        late = [Agent(running, "raced", n % 2 > 0, [*agent.messages, say(f"and now {n}")]) for n in range(4)]
-        for each in late:
-            await each.ask()
-        print(*running.lines("store"), sep="\n")
+        late: list[Agent] = []
+        while len(late) < LATE:  # a store that was busy, as on a loaded machine, has it given a moment later
+            late.append(Agent(running, "raced", len(late) % 2 > 0, [*agent.messages, say(f"and now {len(late)}")]))
+            await late[-1].ask()
+            done = any(each.calls for each in (*racers, *late[:-3]))
+            await asyncio.sleep(0 if done else 0.5)
+            if done:
+                break
     given = [call for each in (*racers, *late) for call in each.calls]
     statuses = Counter(status for status, _ in told)
     codes = Counter(code for code, _ in typed)

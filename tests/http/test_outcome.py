@@ -10,7 +10,7 @@ import pytest
 from guardproxy.core.budget import Need
 from guardproxy.core.edit import Reject
 from guardproxy.core.model import Call, Message, Usage
-from guardproxy.errors import UpstreamError
+from guardproxy.errors import GuardError, StoreError, UpstreamError
 from guardproxy.http.outcome import Outcome
 
 CALL = Call("look", '{"a": 1}', "i")
@@ -73,6 +73,30 @@ def test_ends_of_our_own() -> None:
         assert done.usage_or_estimate(NEED) == Usage(), "nothing was sent: nothing is paid"
 
 
+LOST: dict[str, tuple[GuardError, tuple[bool, ...]]] = {
+    # the error, and whether its attempt may be billed: after no answer, after the head of one, after an error's head
+    "in time": (UpstreamError("no", code="upstream_timeout", status=504), (True, True, False)),
+    "broken": (UpstreamError("no", code="upstream_broken"), (True, True, False)),
+    "not connected": (UpstreamError.before("no", code="upstream_timeout", status=504), (False, False, False)),
+    "nobody there": (UpstreamError.before("no", code="upstream_unreachable"), (False, False, False)),
+    "no JSON": (UpstreamError("no", code="upstream_not_json"), (False, False, False)),
+    "ours": (StoreError("no"), (False, False, False)),
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_what_may_be_billed(name: str) -> None:
+    """Bytes have left for the provider, and nothing says that it did not do what it was asked."""
+    error, expected = LOST[name]
+    for status, lost in zip((0, 200, 503), expected, strict=True):
+        done = Outcome(sent=True, upstream_status=status)
+        done.fail(error)
+        assert done.lost is lost
+        done.pass_over(None, error.code)
+        assert done.lost is False
+        assert done.earlier[0].used(NEED) == (about(0) if lost else Usage())
+
+
 FREE = Usage()
 LEFT = {"outcome": "abandoned"}
 FAILED = {"outcome": "failed"}
@@ -96,6 +120,8 @@ USED: dict[str, tuple[dict[str, Any], Usage]] = {
     "a whole one failed before an answer": ({"whole": True, **FAILED}, FREE),
     "failed in the middle": ({"produced_chars": 8, **FAILED}, about(3)),
     "failed in the middle, unread": ({"blind": True, **FAILED}, about(4096)),
+    "no answer came": ({"lost": True, **FAILED}, about(0)),
+    "no whole answer came": ({"lost": True, "whole": True, **FAILED}, about(4096)),
     "an error was answered": ({"upstream_status": 500, **FAILED}, FREE),
     "a stream left before an answer": (LEFT, about(0)),
     "a stream left in the middle": ({"produced_chars": 8, **LEFT}, about(3)),

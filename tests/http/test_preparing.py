@@ -151,3 +151,18 @@ async def test_arguments_are_looked_at_where_the_policy_says_so(
         assert [one.reason for one in told.attempts] == ["first", "repair"][:attempts]
         assert [(one.rule, one.mode) for one in told.objected] == ([("arguments", mode)] if mode != "off" else [])
         assert all(paired(got.json["messages"]) for got in running.provider.got)
+
+
+@pytest.mark.parametrize(
+    ("tools", "asked", "status"),
+    [({"deny": ["delete"]}, 2, 400), ({"approval": ["delete"]}, 2, 400), ({"deny": ["delete"]}, 1, 200), ({}, 2, 200)],
+)
+async def test_several_answers_are_no_way_around_the_rules(
+    store: Store, tools: dict[str, list[str]], asked: int, status: int
+) -> None:
+    async with live(store, policy={"refuse": "enforce"}, tools=tools) as running:
+        function = {"name": "delete", "parameters": {"type": "object"}}
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "n": asked}
+        answer = await running.post({**body, "tools": [{"type": "function", "function": function}]})
+        assert answer.status == status
+        assert status == 200 or answer.json["error"]["param"] == "n"

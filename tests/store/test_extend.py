@@ -50,6 +50,22 @@ async def test_what_is_kept_of_the_session_stays_as_long_as_it_was(store: Store)
     assert await used_held(store, "s:s", "cost_microusd") == (170, 100)
 
 
+async def test_a_session_that_was_extended_can_be_read(store: Store) -> None:
+    """Its counters are as many as before: a further one, however small, and nobody can show or sweep the session."""
+    agent = Agent(store, session="s", lines=(*LINES, CALLS))
+    await agent.begin()
+    for spent in (170, 190):
+        assert await extend(agent)
+        known = await store.session_state(ORG, "s")
+        assert known is not None
+        assert set(known.used) == {"turns", "tool_calls", "cost_microusd"}
+        await agent.settle(spent={"turns": 1, "tool_calls": 2, "cost_microusd": spent})
+        await agent.begin()
+    known = await store.session_state(ORG, "s")
+    assert known is not None
+    assert known.used == {"turns": 2, "tool_calls": 4, "cost_microusd": 360}
+
+
 COUNTED = (
     ("p:s", "turns"),
     ("s:s", "turns"),
