@@ -26,7 +26,7 @@ from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
 from guardproxy.store.registry import Found, Key, Org, Secret, Team
 from guardproxy.telemetry import Telemetry
-from tests.live import SECRET, Answer, Json, Live, Said, config_of, live, unique
+from tests.live import SECRET, Answer, Json, Live, Provider, Said, config_of, live, serve, unique
 from tests.telemetry.sink import otlp_sink
 
 HASH = derive(SECRET).key_hash
@@ -209,6 +209,36 @@ async def test_routes_that_are_not_read(
             assert answer.status == (200 if open_ else 403)
         assert [got.headers["Authorization"] for got in running.provider.got] == ["Bearer sk-provider"] * open_
         assert made.secret not in str([dict(got.headers) for got in running.provider.got])
+
+
+@pytest.mark.parametrize(
+    ("upstreams", "statuses"),
+    [((), [200, 200]), (("default",), [200, 404]), (("other",), [404, 200]), (("elsewhere",), [404, 404])],
+    ids=str,
+)
+async def test_upstreams(store: Store, upstreams: tuple[str, ...], statuses: list[int]) -> None:
+    """Of several, those that the key is for; the keys of the providers go each to its own, ours to none."""
+    made = await ring(store).make_key(upstreams=upstreams, routes=["/v1/embeddings"])
+    other = Provider()
+    async with serve(other.handle) as url:
+        named = {"name": "other", "url": f"{url}/v1", "api_key": "sk-other", "models": ["o-*"]}
+        async with keyed(store, upstreams=[named]) as running:
+            for path in ("/v1/chat/completions", "/v1/embeddings"):
+                asked = [{**ASK, "model": model} for model in ("m", "o-1")]
+                answers = [await running.post(ask, bearer(made.secret), path) for ask in asked]
+                assert [answer.status for answer in answers] == statuses
+            for provider, key in ((running.provider, "sk-provider"), (other, "sk-other")):
+                assert {got.headers["Authorization"] for got in provider.got} <= {f"Bearer {key}"}
+                assert made.secret not in repr([dict(got.headers) for got in provider.got])
+
+
+@pytest.mark.parametrize(("upstreams", "status"), [((), 200), (("default", "b"), 200), (("b",), 403)], ids=str)
+async def test_the_only_upstream(store: Store, upstreams: tuple[str, ...], status: int) -> None:
+    made = await ring(store).make_key(upstreams=upstreams, routes=["/v1/embeddings"])
+    async with keyed(store) as running:
+        for path in ("/v1/chat/completions", "/v1/embeddings"):
+            assert (await running.post(ASK, bearer(made.secret), path)).status == status
+        assert len(running.provider.got) == 2 * (status == 200)
 
 
 async def _expire(store: Store, key: Key) -> None:
@@ -643,7 +673,7 @@ async def test_no_key_is_found_in_the_store_logs_spans_metrics_errors_or_at_the_
                 ask = {**ASK, "stream": "x-guardproxy-session-id" in more}
                 answer = await running.post(ask, headers, path.replace("KEY", secret))
                 seen += repr(answer.headers).encode() + answer.body
-        named = {**ASK, "metadata": {"session_id": f"run-{old}"}}
+        named = {**ASK, "metadata": {"session_id": f"run-{old}", "note": f"by {old}"}, "user": off.secret}
         answer = await running.post(named, bearer(new.secret))
         assert answer.headers["x-guardproxy-session-id"] == f"{new.key.id}:run-gp-"
         assert got.pop().json == named  # what it says to the model is its own
