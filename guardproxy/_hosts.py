@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from yarl import URL
 
@@ -42,6 +42,13 @@ def refused(url: str, allowed: Collection[str]) -> bool:
     """
     host = plain(URL(url).host or "")
     return host not in allowed and (is_private(host) or is_private(_as_resolved(host)))
+
+
+def check(urls: Mapping[str, str | None], allowed: Collection[str]) -> None:
+    """ValueError for a URL that may not be asked, by its path in the configuration."""
+    for path, url in urls.items():
+        if url and refused(url, allowed):
+            raise ValueError(f"{path}: {WHY}")
 
 
 def plain(host: str) -> str:

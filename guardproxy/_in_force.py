@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def lines(config: Config, policy: Policy) -> Iterator[str]:
-    """Limits, rules of tools, approvals, final checks, hygiene, who else is asked; bad entries of the price file."""
+    """Who may use it, limits, rules of tools, approvals, final checks, hygiene, who else is asked; bad prices."""
+    if config.auth.mode != "none":
+        yield f"auth: {config.auth.mode}"
     for limit in policy.limits:
         yield f"{limit.scope} {limit.dimension} <= {limit.limit:,}"
     yield from _calls(policy)

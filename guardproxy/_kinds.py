@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+from contextlib import suppress
 from functools import partial
+from ipaddress import ip_address
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -63,6 +65,13 @@ def _off(value: object) -> object:
 
 Mode = Annotated[Literal["off", "observe", "enforce"], BeforeValidator(_off)]
 """Whether something is not done, only said, or done."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens on a host. Names other than `localhost` are not looked up."""
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host.lower() == "localhost"
 
 
 def _absent_if_empty(value: object) -> object:

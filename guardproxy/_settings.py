@@ -54,6 +54,30 @@ class Tls(Section):
         return self
 
 
+class Auth(Section):
+    """Who may use the proxy. May be written as one word.
+
+    `none`: everybody, so only on the loopback, unless `anyone: true` stands beside a `mode: none` that was written out.
+    `keys`: virtual keys (`guardproxy keys create`). `passthrough`: the provider's own keys, which go on to it.
+    """
+
+    mode: Literal["none", "keys", "passthrough"] = "none"
+    anyone: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _word(cls, value: object) -> object:
+        return {"mode": value} if isinstance(value, str) else value
+
+    def opens(self, host: str) -> bool:
+        """Whether listening on a host would let in whoever can reach it, and nobody has said so twice."""
+        return (
+            self.mode == "none"
+            and not (self.anyone and "mode" in self.model_fields_set)
+            and not kinds.is_loopback(host)
+        )
+
+
 class Admin(Section):
     """Where operators connect: /healthz, /readyz, /metrics, /panic, /admin/v1. Keep it off the public net.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from guardproxy import __version__, governing, handover
+from guardproxy import __version__, governing, handover, tenants
 from guardproxy.errors import ConfigError, GuardError
 
 OK, FAILED, WRONG = 0, 1, 2
@@ -56,8 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument("--preset", choices=PRESETS, default="balanced", help="of this preset (policy.preset)")
     _add_false_alarm(_command(commands, "false-alarm", _false_alarm, "say that a run was stopped wrongly: it goes on"))
     _add_false_alarms(_command(commands, "false-alarms", _false_alarms, "list what was called a false alarm, by whom"))
-    handover.add(commands, lambda given: _loader(given)()[0], _add_config)
-    governing.add(commands, lambda given: _loader(given)()[0], _add_config)
+    for group in (handover, governing, tenants):
+        group.add(commands, lambda given: _loader(given)()[0], _add_config)
     panic = _command(commands, "panic", _panic, "switch every intervention off (or on again) in a running proxy")
     panic.add_argument("state", choices=("on", "off", "show"), help="on: nothing intervenes any more")
     panic.add_argument("--admin", default="http://127.0.0.1:8788", metavar="URL", help="the proxy's admin listener")
@@ -75,12 +75,18 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", metavar="DIR", help="where the embedded store lives (store.data_dir)")
 
 
+def _add_org(parser: argparse.ArgumentParser) -> None:
+    _add_config(parser)
+    parser.add_argument("--org", default="default", metavar="ORG", help="of this org (default: default)")
+
+
 def _add_serve(parser: argparse.ArgumentParser) -> None:
     _add_config(parser)
     parser.add_argument("--host", help="address to listen on (listen.host)")
     parser.add_argument("--port", type=int, help="port to listen on; 0 = any free one (listen.port)")
     parser.add_argument("--admin-port", type=int, metavar="PORT", help="port for operators (admin.port)")
     parser.add_argument("--workers", type=int, metavar="N", help="worker processes (listen.workers)")
+    parser.add_argument("--auth", choices=("none", "keys", "passthrough"), help="who may use it (auth.mode)")
     parser.add_argument("--upstream", metavar="URL", help="the provider (upstream.url; default: OPENAI_BASE_URL)")
 
 
@@ -98,12 +104,12 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_trace(parser: argparse.ArgumentParser) -> None:
-    _add_config(parser)
+    _add_org(parser)
     parser.add_argument("session", metavar="SESSION", help="its id, as in x-guardproxy-session-id")
 
 
 def _add_false_alarm(parser: argparse.ArgumentParser) -> None:
-    _add_config(parser)
+    _add_org(parser)
     parser.add_argument("session", metavar="SESSION", help="its id, as in x-guardproxy-session-id")
     parser.add_argument("--rule", default="", help="the rule that was wrong; default: the one that acted last")
     parser.add_argument("--tool", default="", metavar="NAME", help="exempt the rule for calls of this tool alone")
@@ -114,7 +120,7 @@ def _add_false_alarm(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_false_alarms(parser: argparse.ArgumentParser) -> None:
-    _add_config(parser)
+    _add_org(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--export", type=Path, metavar="FILE.jsonl", help="write them for replay --labels")
     what.add_argument("--revoke", metavar="LABEL", help="take one back: its exemption ends, it is exported no more")
@@ -129,6 +135,7 @@ def overrides(given: argparse.Namespace) -> dict[str, object]:
         "admin_port": "admin.port",
         "workers": "listen.workers",
         "upstream": "upstream.url",
+        "auth": "auth.mode",
         "data_dir": "store.data_dir",
     }
     values = {path: getattr(given, name, None) for name, path in paths.items()}
@@ -188,7 +195,7 @@ def _trace(given: argparse.Namespace) -> int:
     from guardproxy.http import trace  # noqa: PLC0415 - heavy
 
     loaded, _ = _loader(given)()
-    trace.show(loaded, given.session)
+    trace.show(loaded, given.org, given.session)
     return OK
 
 
@@ -198,7 +205,7 @@ def _false_alarm(given: argparse.Namespace) -> int:
     loaded, _ = _loader(given)()
     by = given.by or terminal.me()
     said = alarms.Said(given.session, by, given.rule, given.tool, given.scope, given.span, given.note)
-    print(alarms.told(alarms.add(loaded, said)))
+    print(alarms.told(alarms.add(loaded, given.org, said)))
     return OK
 
 
@@ -207,10 +214,10 @@ def _false_alarms(given: argparse.Namespace) -> int:
 
     loaded, _ = _loader(given)()
     if given.revoke:
-        label = alarms.revoke(loaded, given.revoke, given.by or terminal.me())
+        label = alarms.revoke(loaded, given.org, given.revoke, given.by or terminal.me())
         print(f"label {label.id} is taken back: {label.rule} acts again in what it exempted")
         return OK
-    labels = alarms.every(loaded)
+    labels = alarms.every(loaded, given.org)
     if given.export:
         print(f"{alarms.export(labels, given.export)} sessions written to {given.export}")
     else:

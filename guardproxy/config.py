@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 from guardproxy import _document, _hosts, _kinds as kinds, _sections, _upstreams, price_file
 from guardproxy._settings import (
     Admin,
+    Auth,
     Limits,
     Listen,
     Outgoing,
@@ -42,7 +43,6 @@ from guardproxy.errors import ConfigError
 
 Detectors = _sections.detectors(Section, detectors.RULES)
 """One section a rule: `enabled`, `mode`, and the fields of its Settings (a triple is written [nudge, firm, cut])."""
-
 
 Hygiene = _sections.parts(Section, "Hygiene", hygiene.KINDS)
 """One section a kind of hygiene of tool results."""
@@ -86,7 +86,6 @@ class PolicySection(Section):
 Tools = _sections.section(Section, "Tools", Rules, ToolRules)
 """Knowledge about tools (the fields of `core.fingerprint.Rules`) and rules of single calls (`core.tool_rules`)."""
 
-
 Chat = _sections.section(Section, "Chat", Options)
 """What may be done to answers of /v1/chat/completions: the fields of `api.chat.Options`."""
 
@@ -95,6 +94,7 @@ class Config(Section):
     """The whole. Get one from `load`."""
 
     listen: Listen = Listen()
+    auth: Auth = Auth()
     admin: Admin = Admin()
     upstream: Upstream = Upstream()
     upstreams: tuple[NamedUpstream, ...] = ()
@@ -110,12 +110,21 @@ class Config(Section):
     chat: Chat = Field(default_factory=Chat)  # type: ignore[valid-type]  # a model made at import
 
     @model_validator(mode="after")
-    def _no_private_servers(self) -> Config:
-        """An address can be judged now; a name is when it is resolved (`http.private`)."""
+    def _closed(self) -> Config:
+        """Nobody serves the world by mistake, has keys that are not used, or asks a server inside by its address."""
         urls = {"webhook.url": self.webhook.url, "policy.verifier.url": self.policy.verifier.url}
-        for path, url in urls.items():
-            if url and _hosts.refused(url, self.outgoing.private_hosts):
-                raise ValueError(f"{path}: {_hosts.WHY}")
+        _hosts.check(urls, self.outgoing.private_hosts)
+        if self.auth.opens(self.listen.host):
+            raise ValueError(
+                f"auth: listen.host is {self.listen.host}, where others can reach this proxy, and auth is none: "
+                "whoever does may spend your money and read your runs. Set auth: keys (or passthrough). "
+                "If that is meant, write auth: {mode: none, anyone: true}"
+            )
+        ours = self.has_keys or any("@" in urlsplit(url).netloc for url in (self.upstream.url, *self._urls))
+        if self.auth.mode == "passthrough" and ours:
+            raise ValueError(
+                "auth: passthrough sends on the client's own key; the upstream has one here. Set auth: keys"
+            )
         return self
 
     def refuse_itself(self) -> None:
@@ -146,6 +155,15 @@ class Config(Section):
         return not self.upstreams or "url" in self.upstream.model_fields_set
 
     @property
+    def has_keys(self) -> bool:
+        """Whether any upstream has a key of ours."""
+        return bool(self.upstream.api_key) or any(one.api_key for one in self.upstreams)
+
+    @property
+    def _urls(self) -> list[str]:
+        return [one.url for one in self.upstreams]
+
+    @property
     def addresses(self) -> dict[str, str]:
         """Where requests may go, by name, without passwords; the name of the only one is "default", too."""
         found = {_upstreams.RESERVED: self.upstream.url} if self.has_default else {}
@@ -156,7 +174,9 @@ class Config(Section):
         """What the document says in vain, in sentences."""
         default = self.has_default and bool(self.upstreams)
         keyless = {one.name: one.url for one in self.upstreams if not one.api_key}
-        if default and not self.upstream.api_key:
+        if self.auth.mode == "keys":  # then no client's key goes anywhere
+            keyless = {}
+        elif default and not self.upstream.api_key:
             keyless[_upstreams.RESERVED] = self.upstream.url
         return list(_upstreams.warnings(self.upstreams, self.prices.models, default=default, keyless=keyless))
 
@@ -238,6 +258,8 @@ def load(
     name = str(path) if path else "configuration"
     written = _document.parse(_document.read(path), name) if path else {}
     document, problems = _document.fill(written, env)
+    if isinstance(document.get("auth"), str):  # the short form, so that what is given beside it finds its place
+        document["auth"] = {"mode": document["auth"]}
     for dotted, value in (overrides or {}).items():
         _document.put(document, dotted, value)
     _defaults(document, env)

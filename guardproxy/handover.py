@@ -55,6 +55,7 @@ def add(commands: Any, load: Load, config: Callable[[argparse.ArgumentParser], N
     def command(group: Any, name: str, run: Callable[[Config, argparse.Namespace], None], text: str, who: str) -> Any:
         parser = group.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         config(parser)
+        parser.add_argument("--org", default="default", metavar="ORG", help="of this org (default: default)")
         if who:
             parser.add_argument("subject", metavar=who)
         parser.set_defaults(run=lambda given: _done(run, load(given), given))
@@ -115,14 +116,13 @@ def _done(run: Callable[[Config, argparse.Namespace], None], config: Config, giv
     return 0
 
 
-def _with_desk(config: Config, work: Callable[[Desk], Awaitable[T]], *, reads: bool = True) -> T:
+def _with_desk(config: Config, org: str, work: Callable[[Desk], Awaitable[T]], *, reads: bool = True) -> T:
     """Do `work`. `reads`: it needs the content, and so the secret."""
     from guardproxy.http import reach  # noqa: PLC0415 - heavy, as all below
-    from guardproxy.http.app import Proxy  # noqa: PLC0415
     from guardproxy.http.approvals import Desk  # noqa: PLC0415
 
     sealer = _sealer(config, reads=reads)
-    return reach.ask(config, lambda store: work(Desk(store, sealer, Proxy.org)))
+    return reach.ask(config, lambda store: work(Desk(store, sealer, org)))
 
 
 def _decide(
@@ -139,16 +139,15 @@ def _decide(
         await desk.note(entry, getattr(given, "why", ""))
         return after
 
-    return _with_desk(config, noted, reads=reads).approval
+    return _with_desk(config, given.org, noted, reads=reads).approval
 
 
-def _with_runs(config: Config, work: Callable[[Runs], Awaitable[T]], *, reads: bool = False) -> T:
+def _with_runs(config: Config, org: str, work: Callable[[Runs], Awaitable[T]], *, reads: bool = False) -> T:
     from guardproxy.http import reach  # noqa: PLC0415
-    from guardproxy.http.app import Proxy  # noqa: PLC0415
     from guardproxy.http.sessions import Runs  # noqa: PLC0415
 
     sealer = _sealer(config, reads=reads)
-    return reach.ask(config, lambda store: work(Runs(store, sealer, Proxy.org)))
+    return reach.ask(config, lambda store: work(Runs(store, sealer, org)))
 
 
 def _change(
@@ -165,7 +164,7 @@ def _change(
         await runs.note(entry, given.why)
         return run
 
-    return _with_runs(config, noted)
+    return _with_runs(config, given.org, noted)
 
 
 def _sealer(config: Config, *, reads: bool) -> Sealer:
@@ -189,7 +188,7 @@ def _list_approvals(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import approvals, terminal  # noqa: PLC0415
 
     state = "" if given.state == "any" else given.state
-    found = _with_desk(config, lambda desk: desk.listed(state))
+    found = _with_desk(config, given.org, lambda desk: desk.listed(state))
     now_ms = round(time.time() * 1000)
     none = "nothing waits for a person" if state == "pending" else f"no approval is {state or 'kept'}"
     terminal.show(approvals.HEADS, (approvals.row(one, now_ms) for one in found), none)
@@ -198,7 +197,7 @@ def _list_approvals(config: Config, given: argparse.Namespace) -> None:
 def _show_approval(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import approvals  # noqa: PLC0415
 
-    print("\n".join(approvals.paragraphs(_with_desk(config, lambda desk: desk.shown(given.subject)))))
+    print("\n".join(approvals.paragraphs(_with_desk(config, given.org, lambda desk: desk.shown(given.subject)))))
 
 
 def _approve(config: Config, given: argparse.Namespace) -> None:
@@ -225,7 +224,7 @@ def _list_sessions(config: Config, given: argparse.Namespace) -> None:
 
     if given.limit < 1:
         raise BadAsk("must be a number above 0", param="limit")
-    found = _with_runs(config, lambda runs: runs.listed(given.state, given.limit))
+    found = _with_runs(config, given.org, lambda runs: runs.listed(given.state, given.limit))
     none = f"no run of the last day{f' is {given.state}' if given.state else ''}"
     terminal.show(sessions.HEADS, (sessions.row(run) for run in found), none)
 
@@ -233,7 +232,7 @@ def _list_sessions(config: Config, given: argparse.Namespace) -> None:
 def _show_session(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import sessions  # noqa: PLC0415
 
-    print("\n".join(sessions.paragraphs(_with_runs(config, lambda runs: runs.shown(given.subject)))))
+    print("\n".join(sessions.paragraphs(_with_runs(config, given.org, lambda runs: runs.shown(given.subject)))))
 
 
 def _steer(config: Config, given: argparse.Namespace) -> None:
@@ -277,7 +276,7 @@ def _checkpoint(config: Config, given: argparse.Namespace) -> None:
         return taken
 
     try:
-        kept = _with_runs(config, work, reads=True)
+        kept = _with_runs(config, given.org, work, reads=True)
         if draft:
             draft.replace(given.out)
             print(f"generation {kept.generation} of session {visible(kept.session)} is in {given.out}")

@@ -70,6 +70,12 @@ REFUSED = {
     ),
     "text for a number": ("listen: {port: many}", "listen.port: must be a whole number"),
     "port out of range": ("listen: {port: 70000}", "listen.port: input should be less than or equal to 65535"),
+    "open to others": ("listen: {host: 0.0.0.0}", "auth: listen.host is 0.0.0.0, where others can reach this proxy"),
+    "open to others, said once": ("listen: {host: 10.0.0.1}\nauth: none", "auth: listen.host is 10.0.0.1"),
+    "open to anyone, of no mode": ("listen: {host: '::'}\nauth: {anyone: true}", "auth: listen.host is ::"),
+    "two keys for one header": ("auth: passthrough\nupstream: {api_key: a}", "auth: passthrough sends on the client's"),
+    "a name and a password": ("auth: passthrough\nupstream: {url: 'http://a:b@c'}", "auth: passthrough sends on"),
+    "no such way in": ("auth: password", "auth.mode: input should be 'none', 'keys' or 'passthrough'"),
     "no workers": ("listen: {workers: 0}", "listen.workers: input should be greater than or equal to 1"),
     "limit of nothing": ("policy: {limits: {session: {cost_usd: 0}}}", "policy.limits.session.cost_usd: "),
     "infinite": ("policy: {limits: {session: {cost_usd: .inf}}}", "policy.limits.session.cost_usd: "),
@@ -410,6 +416,32 @@ def test_command_line_wins(tmp_path: Path) -> None:
     made = load(tmp_path, "listen: {port: 1, workers: 2}", {"OPENAI_BASE_URL": "http://a"}, **{"listen.port": 7})
 
     assert (made.listen.port, made.listen.workers) == (7, 2)
+
+
+AUTH = {
+    "": ("none", False),
+    "auth: keys": ("keys", False),
+    "auth: {mode: passthrough}": ("passthrough", False),
+    "auth: keys\nlisten: {host: 0.0.0.0}": ("keys", False),
+    "auth: {mode: none, anyone: true}\nlisten: {host: 0.0.0.0}": ("none", True),
+    "listen: {host: localhost}": ("none", False),
+    "listen: {host: 127.0.0.9}": ("none", False),
+    "listen: {host: '::1'}": ("none", False),
+    "auth:": ("none", False),
+}
+
+
+@pytest.mark.parametrize(("text", "auth"), AUTH.items())
+def test_auth(tmp_path: Path, text: str, auth: tuple[str, bool]) -> None:
+    made = load(tmp_path, text)
+
+    assert (made.auth.mode, made.auth.anyone) == auth
+
+
+def test_the_command_line_wins_over_the_short_form_too(tmp_path: Path) -> None:
+    assert load(tmp_path, "auth: none", **{"auth.mode": "keys"}).auth.mode == "keys"
+    with pytest.raises(ConfigError, match=r"auth: listen\.host is 0\.0\.0\.0"):
+        load(tmp_path, "auth: keys", **{"auth.mode": "none", "listen.host": "0.0.0.0"})
 
 
 def test_document_makes_an_equal_tree(tmp_path: Path) -> None:

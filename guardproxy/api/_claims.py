@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from guardproxy.api._ids import MAX_ID, clean
 from guardproxy.api._json import peek
+from guardproxy.core.tenant import masked
 
 MOST = 16
 """Labels of a request; as many as OpenAI's `metadata` may hold. Later ones are left out."""
@@ -121,5 +122,5 @@ def _plain(value: object) -> str:
 
 
 def _printable(text: str) -> str:
-    text = text.strip()
+    text = masked(text.strip())
     return text if text.isprintable() else "".join(letter for letter in text if letter.isprintable())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from guardproxy.core.tenant import masked
+
 MAX_ID = 200
 """Longest id taken, in characters: UUIDs have 36, the longest seen on the wire 64."""
 
@@ -36,4 +38,4 @@ def clean(value: object) -> str:
     text = value.strip()
     if not text or len(text) > MAX_ID or not text.isprintable() or text.lower() in PLACEHOLDERS:
         return ""
-    return text
+    return masked(text)

@@ -123,7 +123,7 @@ class Lineage:
             number = self._session(org, who.session, now_ms).threads + 1
             return self._thread(org, who.session, f"{who.head[:12]}-{number}", now_ms, heir_of)
         self._runs += 1
-        return self._thread(org, f"d-{who.head[:12]}-local{self._runs}", "main", now_ms)
+        return self._thread(org, f"{who.owner}d-{who.head[:12]}-local{self._runs}", "main", now_ms)
 
     def gave(self, thread: Thread, links: tuple[str, ...]) -> None:
         """The thread was given a round that is found again by these links."""

@@ -18,6 +18,7 @@ from guardproxy.core.fingerprint import GUARD_MARK, Defaults, Fingerprinter
 from guardproxy.core.harness import is_harness
 from guardproxy.core.model import NO_FP, Ask, Call, Step, Trail
 from guardproxy.core.rounds import Round, latest, rounds
+from guardproxy.core.tenant import owned
 from guardproxy.core.view import Identity, RoundFact, TurnFact, View
 from guardproxy.core.volatile import learned
 from guardproxy.core.written import own_words
@@ -91,8 +92,11 @@ def _links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call]
         yield FAR + printer.hash16("link", tenant, "text", digest).hex()
 
 
-def identify(ask: Ask, printer: Fingerprinter, tenant: str) -> Identity:
-    """Say whose turn this is, as far as the request itself tells. `begin` resolves the rest."""
+def identify(ask: Ask, printer: Fingerprinter, tenant: str, owner: str = "") -> Identity:
+    """Say whose turn this is, as far as the request itself tells. `begin` resolves the rest.
+
+    `tenant` and `owner`: `Tenant.scope` and `Tenant.owner`.
+    """
     head = _tenants_head(_head(ask, printer), printer, tenant)
     last = next((m for m in reversed(ask.tail) if m.role == "assistant"), None)
     calls, text = (last.calls, last.text) if last else ((), "")
@@ -101,10 +105,10 @@ def identify(ask: Ask, printer: Fingerprinter, tenant: str) -> Identity:
     candidates = links(printer, tenant, head, calls, text) if last else ()
     session, thread = ask.declared.session, ask.declared.thread
     if session or thread:
-        session, thread = _named(session), _named(thread)
+        session, thread = owned(owner, _named(session)), owned("", _named(thread))
     said = "" if calls else text.strip()  # an empty answer leaves no link
     spoken = bool(said) and not said.startswith(GUARD_MARK) and bool(_last_words(ask))
-    return Identity(session, thread, head, last is None, candidates, ask.declared.source, spoken)
+    return Identity(session, thread, head, last is None, candidates, ask.declared.source, spoken, owner)
 
 
 def _head(ask: Ask, printer: Fingerprinter) -> str:
@@ -125,16 +129,20 @@ def _tenants_head(head: str, printer: Fingerprinter, tenant: str) -> str:
     return cast("str", found)
 
 
-def observe(ask: Ask, printer: Fingerprinter, now_ms: int) -> TurnFact:
-    """The facts of a request: its rounds within the window, the digest that knows a retry, and the last user text."""
+def observe(ask: Ask, printer: Fingerprinter, now_ms: int, tenant: str = "") -> TurnFact:
+    """The facts of a request: its rounds within the window, the digest that knows a retry, and the last user text.
+
+    `tenant`: whose retry it may be, where several share an org.
+    """
     seen: set[bytes] = set()
     found = rounds(ask)
     if any(turn.reply for turn in found):
         seen = {printer.text(m.text) for m in ask.head if m.role == "user"}
     facts = [_round_fact(turn, printer, now_ms, seen, ask.defaults) for turn in found]
     boundary, blank = printer.marks
+    digest = _conversation(ask, printer)
     return TurnFact(
-        _conversation(ask, printer),
+        _tenants_head(digest, printer, tenant) if tenant else digest,
         ask.count,
         reported(_window(facts), ask.declared.progress),
         _last_user(ask, printer),

@@ -35,7 +35,8 @@ class Identity:
     `session` is the declared id, already namespaced by tenant ("" = derive). `fresh`: no assistant turn in the
     request. `links`: digests under which the newest assistant round may have been delivered, most specific first.
     `spoken`: that round is a reply without calls, not ours, and words of the user follow it (no harness form): unless
-    it was delivered, these may be examples in a prompt, and no history.
+    it was delivered, these may be examples in a prompt, and no history. `owner`: what names of this tenant's sessions
+    begin with, those that are made up here too.
     """
 
     session: str
@@ -45,6 +46,7 @@ class Identity:
     links: tuple[str, ...]
     source: str
     spoken: bool = False
+    owner: str = ""
 
     def named(self, links: tuple[str, ...]) -> tuple[str, ...]:
         """The links as this session and thread have them: under other names the same round was given to others."""

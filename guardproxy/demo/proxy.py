@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from guardproxy import config
+from guardproxy.core.tenant import DEFAULT_ORG
 from guardproxy.errors import GuardError
 from guardproxy.http import reach, trace
 from guardproxy.telemetry.record import TurnRecord
@@ -53,7 +54,7 @@ class RunningProxy:
         until = time.monotonic() + RECORD_SECONDS
         while True:
             try:
-                found = reach.ask(settings, lambda store: trace.read(store, session))
+                found = reach.ask(settings, lambda store: trace.read(store, DEFAULT_ORG, session))
             except GuardError as unknown:
                 if unknown.status != 404 or time.monotonic() > until:
                     raise

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
@@ -20,15 +19,18 @@ from guardproxy.api.chat import OFF, Options
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.memo import Memo
 from guardproxy.core.policy import Policy
+from guardproxy.core.tenant import DEFAULT_ORG, NOBODY
 from guardproxy.core.view import Identity
 from guardproxy.errors import BadAsk, GuardError, Overloaded
 from guardproxy.http import intake, passing, preparing, route as routing, watching
 from guardproxy.http.books import Books, TurnStore
+from guardproxy.http.heading import plain_error as _error
 from guardproxy.http.ledger import Ledger
 from guardproxy.http.prices import Prices
 from guardproxy.http.route import Target
 from guardproxy.http.sealed import Sealer
 from guardproxy.http.server import Server
+from guardproxy.http.tenancy import TENANT, Tenancy
 from guardproxy.http.turn import Turn
 from guardproxy.http.upstream import Upstream
 from guardproxy.http.upstreams import Upstreams
@@ -64,7 +66,7 @@ class Bounds:
 class Proxy:
     """The parts of one worker. Assembled by `guardproxy.http.worker` from the configuration, and by tests."""
 
-    org = "default"
+    org = DEFAULT_ORG
 
     def __init__(
         self,
@@ -83,6 +85,7 @@ class Proxy:
         verifier: Verifier | None = None,
         verifier_mode: str = "enforce",
         webhook: Webhook | None = None,
+        tenancy: Tenancy | None = None,
         lease_ms: int = 120_000,
         fail_closed: bool = False,
         clock_offset: Callable[[Mapping[str, str]], int] | None = None,
@@ -104,6 +107,7 @@ class Proxy:
         self.sealer = Sealer(ledger_key)
         self.verifier = verifier
         self.webhook = webhook
+        self.tenancy = tenancy
         self.wants = preparing.wants(policy, verifies=verifier_mode if verifier is not None else "")
         self.verifier_mode = verifier_mode
         self.turns: set[Turn] = set()
@@ -157,6 +161,8 @@ class Proxy:
             return await self._health(route)
         if self._full():
             return self._shed()
+        if self.tenancy is not None and (refused := await self.tenancy.meet(request)) is not None:
+            return refused
         read = target.surface is not None and request.method == "POST"
         if read and not request.content.is_eof() and await self._arrival(request) and self._full():
             return self._shed()
@@ -184,13 +190,14 @@ class Proxy:
             self.arriving -= 1
 
     async def _route(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        tenant = NOBODY if self.tenancy is None else request[TENANT]
         surface = target.surface
         if surface is None or request.method == "OPTIONS":
-            return await passing.forward(self, request, target.path)
+            return await passing.forward(self, request, target.path, tenant)
         if request.method != "POST":
             message = f"{request.method} is not a method of {target.route}; use POST"
             return _error(surface, BadAsk(message, status=405, code="method_not_allowed"), [("Allow", "POST")])
-        turn = Turn(self, request, surface, target.path, target.session)
+        turn = Turn(self, request, surface, target.path, target.session, tenant)
         self.turns.add(turn)
         try:
             response = await turn.serve()
@@ -263,11 +270,11 @@ class Proxy:
         if turn.report is not None:
             self.telemetry.report(turn.final_report())
 
-    def tell(self, kind: str, session: str, about: str, data: Mapping[str, object]) -> None:
+    def tell(self, kind: str, org: str, session: str, about: str, data: Mapping[str, object]) -> None:
         """Tell the webhook, if there is one. `about` and the kind name the event: it is told once."""
         if self.webhook is not None:
             now_ms = time.time_ns() // 1_000_000
-            self.webhook.tell(Event(f"{kind}:{about}", kind, now_ms, self.org, session, data))
+            self.webhook.tell(Event(f"{kind}:{about}", kind, now_ms, org, session, data))
 
     def spawn(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
         """Run `work` beside the caller. The one place that makes tasks: a task nobody holds may be collected."""
@@ -287,12 +294,6 @@ class Proxy:
             if gone_s >= third_s:
                 gone_s = 0.0
                 await self.books.renew(self.lease_ms)
-
-
-def _error(surface: ModuleType, error: GuardError, headers: list[tuple[str, str]] | None = None) -> web.Response:
-    kind = ("Content-Type", "application/json")
-    more = [] if error.status >= 500 else [("x-should-retry", "false")]
-    return web.Response(status=error.status, body=surface.error(error, {}), headers=[kind, *more, *(headers or [])])
 
 
 def _no_offset(_headers: Mapping[str, str]) -> int:

@@ -66,7 +66,8 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
     )
     turn.outcome.approval = (approval.id, "pending")
     turn.outcome.waits_for = approval.id
-    turn.proxy.tell("approval.asked", approval.session, approval.id, {"approval": approval.id, "tool": approval.tool})
+    about = {"approval": approval.id, "tool": approval.tool}
+    turn.proxy.tell("approval.asked", approval.org, approval.session, approval.id, about)
     if turn.proxy.policy.approvals.way == "hold" and asked.rule != HUMAN:
         try:
             state = await _wait(run, approval.id)
@@ -123,7 +124,7 @@ async def _decided(
     state = approval.state if approval else "expired"
     turn.outcome.approval = (name, state)
     turn.outcome.waits_for = ""
-    turn.proxy.tell("approval.decided", turn.seen.session, name, {"approval": name, "state": state})
+    turn.proxy.tell("approval.decided", turn.opening.org, turn.seen.session, name, {"approval": name, "state": state})
     if approval and held and approval.state == "approved" and await claiming.claimed(turn, name):
         if held.arguments == look.watcher.seen().calls[asked.position].arguments:
             return await run.deliver(look, others)
@@ -160,7 +161,7 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
     turn.outcome.approval = (name, turn.seen.approval_state)
     if turn.seen.approval_state in DECIDED:
         told = {"approval": name, "state": turn.seen.approval_state}
-        turn.proxy.tell("approval.decided", turn.seen.session, name, told)
+        turn.proxy.tell("approval.decided", turn.opening.org, turn.seen.session, name, told)
     if approval is None or held is None:
         return None
     if approval.state == "approved":

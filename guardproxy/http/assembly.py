@@ -15,6 +15,7 @@ from guardproxy.http.app import Bounds, Proxy
 from guardproxy.http.books import TurnStore
 from guardproxy.http.prices import Prices
 from guardproxy.http.signed import Receiver
+from guardproxy.http.tenancy import Tenancy
 from guardproxy.http.upstream import Upstream
 from guardproxy.http.upstreams import Member, Rules, Upstreams
 from guardproxy.http.verifier import Verifier
@@ -43,7 +44,9 @@ def assemble(
     """A worker's proxy for a configuration; call `start` on it inside the running loop."""
     upstream, upstreams = _upstreams_of(config, telemetry)
     verifier, private = config.policy.verifier, frozenset(config.outgoing.private_hosts)
+    closed = config.store.on_failure == "closed"
     return Proxy(
+        tenancy=_tenancy(config.auth.mode, keys, store, telemetry, closed=closed),
         verifier=_verifier(verifier, private) if verifier.url else None,
         verifier_mode=verifier.mode if config.policy.mode == "enforce" else "observe",
         webhook=_webhook(config.webhook, private, telemetry) if config.webhook.url else None,
@@ -62,9 +65,19 @@ def assemble(
         ),
         options=_sections.value(config.chat, Options) if config.policy.mode == "enforce" else OFF,
         lease_ms=round(config.store.lease_seconds * 1000),
-        fail_closed=config.store.on_failure == "closed",
+        fail_closed=closed,
         clock_offset=clock_offset,
     )
+
+
+def _tenancy(mode: str, keys: Keys, store: TurnStore, telemetry: Telemetry, *, closed: bool) -> Tenancy | None:
+    if mode == "none":
+        return None
+
+    def refused(code: str) -> None:
+        telemetry.count("guardproxy.auth.refused", {"reason": code}, 1)
+
+    return Tenancy(mode, keys.key_hash, lambda: store.registry, closed=closed, refused=refused)
 
 
 def _prices(config: Config, telemetry: Telemetry) -> Prices:

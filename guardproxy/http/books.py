@@ -22,6 +22,7 @@ from guardproxy.store.labels import Labels
 if TYPE_CHECKING:
     from guardproxy.store.approvals import Approvals
     from guardproxy.store.checkpoints import Checkpoints
+    from guardproxy.store.registry import Registry
     from guardproxy.store.runs import Runs
     from guardproxy.store.stays import Stays
 
@@ -46,6 +47,8 @@ class TurnStore(Protocol):
     def runs(self) -> Runs: ...
     @property
     def checkpoints(self) -> Checkpoints: ...
+    @property
+    def registry(self) -> Registry: ...
 
 
 class Books:
@@ -133,6 +136,11 @@ class Books:
     def checkpoints(self) -> Checkpoints:
         """The last requests of sessions."""
         return self._store.checkpoints
+
+    @property
+    def registry(self) -> Registry:
+        """Whose the keys are."""
+        return self._store.registry
 
     async def pay(self) -> int:
         """Tell the store what it missed; called when it is back. Answers how many turns were told."""

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
     """The closing of a turn whose answer is complete, or whose client left. `report`: what telemetry is told of it."""
-    done, opening, proxy = turn.outcome, turn.opening, turn.proxy
+    done, opening, proxy, tenant = turn.outcome, turn.opening, turn.proxy, turn.tenant.scope
     usage = report.usage
     links: tuple[str, ...] = ()
     delivered = ""
     if done.outcome == "answered" and done.answer in ("calls", "text"):
         delivered = session.round_digest(proxy.printer, done.calls, done.text)
-        links = session.links(proxy.printer, opening.org, opening.identity.head, done.calls, done.text)
+        links = session.links(proxy.printer, tenant, opening.identity.head, done.calls, done.text)
         proxy.remember(opening.identity, links)
     elif done.waits_for:  # the notice in its place is how the run is found when a person has decided
-        links = session.links(proxy.printer, opening.org, opening.identity.head, (), done.text)
+        links = session.links(proxy.printer, tenant, opening.identity.head, (), done.text)
     if done.outcome == "answered" and done.dropped:  # an agent that has them from elsewhere goes on in its run
-        links += session.links(proxy.printer, opening.org, opening.identity.head, done.dropped, done.text)
+        links += session.links(proxy.printer, tenant, opening.identity.head, done.dropped, done.text)
     decision, episode = turn.decision, turn.decision.episode
     return Closing(
         token=opening.token,

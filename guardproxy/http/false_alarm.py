@@ -18,7 +18,6 @@ from guardproxy.core.model import NO_FP, Kind, Step
 from guardproxy.core.scoped_exemption import SCOPES, moment
 from guardproxy.errors import ConfigError, GuardError
 from guardproxy.http import reach, terminal, trace
-from guardproxy.http.app import Proxy
 from guardproxy.http.auditing import at_terminal, changed
 from guardproxy.replaying import labelled
 from guardproxy.store.labels import Added, Label
@@ -52,7 +51,7 @@ class Said:
     note: str = ""
 
 
-def add(config: Config, said: Said) -> Added:
+def add(config: Config, org: str, said: Said) -> Added:
     """Keep the label, exempt the rule, let the run go on. Raises ConfigError for what no label can say."""
     for_ms, kept_ms = milliseconds(said.span), _kept_ms(config)
     if for_ms > kept_ms:
@@ -61,33 +60,33 @@ def add(config: Config, said: Said) -> Added:
     boundary = pack(Step(Kind.BOUNDARY, "", NO_FP, NO_FP, NO_FP))
 
     async def work(store: Store) -> Added:
-        label = label_of(said, await trace.read(store, said.session))
-        added = await store.labels.add(Proxy.org, label, for_ms, kept_ms, boundary)
+        label = label_of(said, await trace.read(store, org, said.session))
+        added = await store.labels.add(org, label, for_ms, kept_ms, boundary)
         exempt = {"rule": label.rule, "scope": label.scope, "tool": label.tool or None, "for": said.span}
         diff = changed({}, exempt)
-        await store.audit.note(at_terminal(said.by).did("label.add", said.session, org=Proxy.org, diff=diff))
+        await store.audit.note(at_terminal(said.by).did("label.add", said.session, org=org, diff=diff))
         return added
 
     return reach.ask(config, work)
 
 
-def revoke(config: Config, label: str, by: str) -> Label:
+def revoke(config: Config, org: str, label: str, by: str) -> Label:
     """Take a label back: its exemption ends, and it is no longer exported."""
     _plain("--by", by)
     _plain("--revoke", label)
 
     async def work(store: Store) -> Label:
-        one = await store.labels.revoke(Proxy.org, label, by, _kept_ms(config))
+        one = await store.labels.revoke(org, label, by, _kept_ms(config))
         diff = {"revoked": (False, True)}
-        await store.audit.note(at_terminal(by).did("label.revoke", one.id, org=Proxy.org, diff=diff))
+        await store.audit.note(at_terminal(by).did("label.revoke", one.id, org=org, diff=diff))
         return one
 
     return reach.ask(config, work)
 
 
-def every(config: Config) -> list[Label]:
+def every(config: Config, org: str) -> list[Label]:
     """All labels that are kept, the newest first."""
-    return reach.ask(config, lambda store: store.labels.every(Proxy.org))
+    return reach.ask(config, lambda store: store.labels.every(org))
 
 
 def export(labels: Sequence[Label], file: Path) -> int:

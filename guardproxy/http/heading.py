@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -66,6 +67,15 @@ def headers(turn: Turn) -> list[tuple[str, str]]:
 def names(edits: Sequence[Edit]) -> tuple[str, ...]:
     """What was changed in the request or its answer, each name once."""
     return tuple(dict.fromkeys(NAMES[type(edit)] for edit in edits if type(edit) in NAMES))
+
+
+def plain_error(
+    surface: ModuleType, error: GuardError, headers: Sequence[tuple[str, str]] | None = None
+) -> web.Response:
+    """An error outside of any turn, in the surface's form."""
+    kind = ("Content-Type", "application/json")
+    more = [] if error.status >= 500 else [("x-should-retry", "false")]
+    return web.Response(status=error.status, body=surface.error(error, {}), headers=[kind, *more, *(headers or [])])
 
 
 def error(turn: Turn, wrong: GuardError) -> web.Response:

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from guardproxy._upstreams import RESERVED
 from guardproxy.errors import BadAsk, GuardError
 from guardproxy.http import by_model, intake
 from guardproxy.http.handing_on import error_of, hand_on
 from guardproxy.http.intake import expected, malformed, too_slow
+from guardproxy.http.tenancy import outward
 
 if TYPE_CHECKING:
+    from guardproxy.core.tenant import Tenant
     from guardproxy.http.app import Proxy
     from guardproxy.http.upstream import Upstream
 
 
-async def forward(proxy: Proxy, request: web.BaseRequest, path: str) -> web.StreamResponse:
+async def forward(proxy: Proxy, request: web.BaseRequest, path: str, tenant: Tenant) -> web.StreamResponse:
     """The provider's answer to a route that guardproxy does not read. Neither body is held in memory."""
     route = path.partition("?")[0]
     if not route.startswith("/v1/"):
@@ -27,12 +30,16 @@ async def forward(proxy: Proxy, request: web.BaseRequest, path: str) -> web.Stre
     if request.headers.get("Upgrade", "").lower() == "websocket":
         message = "WebSocket is not spoken here; use POST"
         return error_of(BadAsk(message, status=426, code="upgrade_required"))
+    tenant.may_pass(request.method, route)
     proxy.telemetry.count("passthrough", {"method": request.method}, 1)
-    received, upstream = request.headers, proxy.upstream
+    received, upstream = outward(proxy.tenancy, request.headers), proxy.upstream
     if proxy.upstreams is not None:
         if by_model.applies(request):
-            return await by_model.forward(proxy, proxy.upstreams, by_model.Ask(request, path, received))
-        upstream = proxy.upstreams.group("")[0].upstream
+            ask = by_model.Ask(request, path, received, tenant.upstreams)
+            return await by_model.forward(proxy, proxy.upstreams, ask)
+        upstream = proxy.upstreams.group("", tenant.upstreams)[0].upstream
+    else:
+        tenant.may_reach(RESERVED)
     headers = upstream.request_headers(received, identity=False, plain=False)
     body = None
     if request.body_exists:

@@ -7,12 +7,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from guardproxy._upstreams import RESERVED
 from guardproxy.core import completion, episode, hygiene, proposals, session
 from guardproxy.core.edit import AppendText, Edit
 from guardproxy.core.model import Decision, Rung
 from guardproxy.core.policy import Policy
 from guardproxy.core.proposals import Inspection
 from guardproxy.core.scoped_exemption import ScopedExemption
+from guardproxy.core.tenant import NOBODY
 from guardproxy.core.tool_rules import ToolRule
 from guardproxy.errors import BadAsk
 
@@ -54,8 +56,14 @@ def _enforced(policy: Policy, *rules: tuple[str, tuple[ToolRule, ...]]) -> bool:
     return any(listed and getattr(policy.proposals.get(name), "mode", "off") == "enforce" for name, listed in rules)
 
 
-def refuse_choices(turn: Turn) -> None:
-    """Raise BadAsk where several answers at once are asked for: they are never edited, and rules would not hold."""
+def refuse(turn: Turn) -> None:
+    """Raise BadAsk where the key is not for this model or upstream, or where several answers at once are asked for:
+    they are never edited, and rules would not hold.
+    """
+    if turn.tenant is not NOBODY:
+        turn.tenant.may_ask(turn.ask.model)
+        if turn.proxy.upstreams is None:
+            turn.tenant.may_reach(RESERVED)
     if turn.ask.choices > 1 and turn.ask.tools and turn.proxy.wants.guards:
         told = (
             "`n` must be 1 with tools here: this policy forbids calls, or has people allow them, and judges one answer"

@@ -20,6 +20,7 @@ from guardproxy.http import failover
 from guardproxy.http.exchange import Answer
 from guardproxy.http.look import Look, left, not_json, read, take_over
 from guardproxy.http.outlet import last
+from guardproxy.http.tenancy import outward
 from guardproxy.http.upstream import response_headers
 from guardproxy.http.whole import whole
 
@@ -45,9 +46,10 @@ async def post(turn: Turn, edits: Sequence[Edit], *, judged: bool = False) -> An
     untouched = body is turn.ask.body
     edited_answer = judged or proxy.options is not OFF
     edited_answer = edited_answer or any(isinstance(edit, DropCalls | SpliceUsage) for edit in edits)
-    received = turn.request.headers
+    received = outward(proxy.tenancy, turn.request.headers)
     if proxy.upstreams is not None:
-        return await failover.post(turn, proxy.upstreams, failover.Sent(body, received, edited_answer))
+        sent = failover.Sent(body, received, edited_answer)
+        return await failover.post(turn, proxy.upstreams, sent, turn.tenant.upstreams)
     headers = proxy.upstream.request_headers(received, identity=edited_answer, plain=not untouched)
     done.sent, done.whole, done.upstream_started_ns = True, not turn.ask.stream, time.time_ns()
     done.upstream_status = 0

@@ -35,6 +35,16 @@ TEND_SECONDS = 0.5
 RETRY_SECONDS = 5.0
 """After a store that could not be started: a try may hold up this process for as long again."""
 
+HOW = {
+    "none": (),
+    "keys": ("every request needs a key: guardproxy keys create makes one",),
+    "passthrough": ("every request needs the provider's key; it is passed on, and its hash tells tenants apart",),
+}
+"""What is said at the start of who may use it, by `auth.mode`."""
+
+NO_KEY = "no upstream has an api_key: requests go to the provider without any key"
+"""Said where clients' keys are ours, and so no key of the provider's comes with a request."""
+
 Loaded = tuple[Config, Mapping[str, Any]]
 
 _log = logging.getLogger(__name__)
@@ -225,6 +235,8 @@ class Parent:
         return [
             f"guardproxy {__version__} serves {base}/v1 for {where} ({workers}, {store})",
             f"metrics and health: {operators.scheme}://{_shown(config.admin.host)}:{operators.port}/metrics",
+            *HOW[config.auth.mode],
+            *([NO_KEY] if config.auth.mode == "keys" and not config.has_keys else []),
             "Point an agent at it with one of:",
             f"  export OPENAI_BASE_URL={base}/v1",
             f'  client = openai.OpenAI(base_url="{base}/v1")',

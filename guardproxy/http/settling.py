@@ -41,7 +41,7 @@ def _settle(turn: Turn) -> None:
     if told.close or told.pause:
         kind = "run.cut" if told.close else "run.paused"
         data = {"rule": turn.decision.rule, "reason": turn.decision.reason, "turn": view.turn, "thread": view.thread}
-        proxy.tell(kind, view.session, told.token, data)
+        proxy.tell(kind, told.org, view.session, told.token, data)
     if not proxy.books.settle_soon(told, partial(_answered, turn, told)):
         proxy.spawn(_settle_later(turn, told))
 
@@ -51,7 +51,8 @@ async def _pause(turn: Turn, by: str) -> None:
     view, decision, proxy = turn.seen, turn.decision, turn.proxy
     with suppress(StoreError, GuardError):  # the next request is refused as this one was, and asks again
         await proxy.books.runs.pause(turn.opening.org, view.session, by, decision.reason, who=by)
-        proxy.tell("run.paused", view.session, turn.opening.token, {"rule": decision.rule, "reason": decision.reason})
+        about = {"rule": decision.rule, "reason": decision.reason}
+        proxy.tell("run.paused", turn.opening.org, view.session, turn.opening.token, about)
 
 
 def _answered(turn: Turn, told: Closing, went_well: bool) -> None:  # noqa: FBT001  # a callback's one argument

@@ -15,7 +15,8 @@ from guardproxy.core import budget, interventions, policy as policies, pricing, 
 from guardproxy.core.edit import AppendText, Edit, PutBack, Reject, Reply, SpliceUsage
 from guardproxy.core.model import Ask, Decision, Line, Message, Rung
 from guardproxy.core.scoped_exemption import ScopedExemption
-from guardproxy.core.view import Opening, View
+from guardproxy.core.tenant import Tenant
+from guardproxy.core.view import Opening, TurnFact, View
 from guardproxy.errors import BadAsk, GuardError, StoreError
 from guardproxy.http import (
     approving,
@@ -44,17 +45,18 @@ class Turn:
     """The state of one request while it is served."""
 
     def __init__(
-        self, proxy: Proxy, request: web.BaseRequest, surface: ModuleType, path: str, session_in_path: str
+        self, proxy: Proxy, request: web.BaseRequest, surface: ModuleType, path: str, in_path: str, tenant: Tenant
     ) -> None:
         self.proxy = proxy
         self.request = request
         self.surface = surface
+        self.tenant = tenant
         self.path = path
         self.route = path.partition("?")[0]
         self.started_ns = time.time_ns()
         self.headers = intake.lower(request.headers)
-        if session_in_path:
-            self.headers["x-guardproxy-path-session"] = session_in_path
+        if in_path:
+            self.headers["x-guardproxy-path-session"] = in_path
         self.offset_ms = proxy.clock_offset(self.headers)
         self.outcome = Outcome()
         self.decision = Decision("pass")
@@ -96,11 +98,10 @@ class Turn:
                 self.settle()
 
     async def _open(self) -> None:
-        proxy = self.proxy
-        limits = proxy.limits
+        proxy, limits = self.proxy, self.proxy.limits
         self.body = await intake.take(self.request, max_body=limits.max_body, max_expanded=limits.max_expanded)
         self.ask = self.surface.read(self.body.plain, self.headers, short=True, prefixes=proxy.prefixes)
-        preparing.refuse_choices(self)
+        preparing.refuse(self)
         self.opening = self._opening()
         begun = time.perf_counter_ns()
         self.view = await self._begin()
@@ -125,7 +126,7 @@ class Turn:
 
     def _opening(self) -> Opening:
         proxy, ask = self.proxy, self.ask
-        identity = session.identify(ask, proxy.printer, proxy.org)
+        identity = session.identify(ask, proxy.printer, self.tenant.scope, self.tenant.owner)
         if not identity.fresh and not proxy.knows(identity):
             ask = self.ask = self.surface.widen(ask)
         self.rates = proxy.prices.rates(ask.model, ask.parsed.get("service_tier"))
@@ -135,9 +136,9 @@ class Turn:
         self.need = budget.Need(estimate, most, pricing.hold(self.rates, estimate, most))
         return Opening(
             token=proxy.token(),
-            org=proxy.org,
+            org=self.tenant.org,
             identity=identity,
-            fact=session.observe(ask, proxy.printer, self._now_ms()),
+            fact=self._observed(ask),
             lines=budget.price(proxy.policy.stored, self.need),
             lease_ms=proxy.lease_ms,
             tooled=bool(ask.tools),
@@ -145,13 +146,13 @@ class Turn:
             traceparent=self.headers.get("traceparent", ""),
         )
 
-    def _now_ms(self) -> int:
-        return self.started_ns // 1_000_000 + self.offset_ms
+    def _observed(self, ask: Ask) -> TurnFact:
+        now_ms, tenant = self.started_ns // 1_000_000 + self.offset_ms, self.tenant
+        return session.observe(ask, self.proxy.printer, now_ms, tenant.scope if tenant.key else "")
 
     def _whole(self) -> Opening:
         """The opening with all facts of the window, for a memory that has none of them."""
-        fact = session.observe(self.surface.widen(self.ask), self.proxy.printer, self._now_ms())
-        return replace(self.opening, fact=fact)
+        return replace(self.opening, fact=self._observed(self.surface.widen(self.ask)))
 
     async def _begin(self) -> View:
         """Trip 1. A client that leaves meanwhile must not leave a hold behind."""

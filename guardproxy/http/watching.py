@@ -24,14 +24,19 @@ async def watch(proxy: Proxy) -> None:
         running = [turn for turn in proxy.turns if turn.view is not None and not turn.settled]
         if not running:
             continue
-        try:
-            stopped = await proxy.books.runs.stopped(proxy.org, min(turn.seen.now_ms for turn in running))
-        except StoreError:
-            continue
-        for turn in running:
-            cut = stopped.get(turn.seen.session, -1) >= turn.seen.now_ms  # one that began later was let go on
-            if cut and not _over(turn):
-                turn.stop(WHY)
+        for org in {turn.opening.org for turn in running}:
+            await _stop(proxy, org, [turn for turn in running if turn.opening.org == org])
+
+
+async def _stop(proxy: Proxy, org: str, running: list[Turn]) -> None:
+    try:
+        stopped = await proxy.books.runs.stopped(org, min(turn.seen.now_ms for turn in running))
+    except StoreError:
+        return
+    for turn in running:
+        cut = stopped.get(turn.seen.session, -1) >= turn.seen.now_ms  # one that began later was let go on
+        if cut and not _over(turn):
+            turn.stop(WHY)
 
 
 def _over(turn: Turn) -> bool:

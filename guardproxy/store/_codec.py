@@ -102,6 +102,7 @@ def opening(value: Opening, *, newest: int = 0) -> tuple[bytes, ...]:
             who.spoken,
             kinds,
             keys,
+            who.owner,
         )
     )
     rounds = bare([(r.digest, r.index, len(r.facts), r.counts) for r in reversed(sent)])

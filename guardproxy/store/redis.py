@@ -24,6 +24,7 @@ from guardproxy.store.audit import Audit
 from guardproxy.store.checkpoints import Checkpoints
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
+from guardproxy.store.registry import Registry
 from guardproxy.store.runs import Runs
 from guardproxy.store.stays import Stays
 from guardproxy.store.tokens import Tokens
@@ -58,6 +59,7 @@ SCRIPTS = {
     "label": ("state.lua", "label.lua"),
     "approval": ("state.lua", "handover.lua", "approval.lua"),
     "checkpoint": ("state.lua", "checkpoint.lua"),
+    "registry": ("registry.lua",),
     "run": ("state.lua", "handover.lua", "look.lua", "run.lua"),
     "admin": ("state.lua", "admin.lua"),
 }
@@ -84,6 +86,7 @@ class Store:
         self.labels = Labels(client)
         self.approvals = Approvals(client)
         self.runs = Runs(client)
+        self.registry = Registry(client)
         self.checkpoints = Checkpoints(client)
         self.tokens = Tokens(client)
         self.audit = Audit(client)

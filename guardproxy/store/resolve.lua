@@ -11,7 +11,7 @@
 --
 -- A "run" is <session> 0x1f <thread>: one conversation lineage. Facts are never looked into; digests are compared.
 local token, session, thread, head, fresh, links, conversation, count, rounds, older, user, lease, tooled, offset,
-  traceparent, spoken, kinds, keys = unpacked(ARGV[1])
+  traceparent, spoken, kinds, keys, owner = unpacked(ARGV[1])
 local RETRY_MS, LATEST_MS = 2 * MINUTE, 10 * MINUTE
 local STAMP = 1e10 -- scores of links are count * STAMP + time, see settle.lua
 local K = P .. 'k:' .. token
@@ -151,7 +151,7 @@ if not run or (thread ~= '' and not fresh) then
     local number, name = tonumber(runs or 0), nil
     repeat
       number = number + 1
-      name = 'd-' .. sub(head, 1, 12) .. '-' .. number
+      name = owner .. 'd-' .. sub(head, 1, 12) .. '-' .. number
     until call('EXISTS', P .. 's:' .. name) == 0
     return name .. SEP .. 'main', number
   end

@@ -134,6 +134,7 @@ TABLE: tuple[Instrument, ...] = (
     _counter("guardproxy.upstream.asides", "{time}", (s.UPSTREAM, s.REASON), "Times an upstream was put aside."),
     _counter("guardproxy.detector.errors", "{error}", (s.RULE,), "Detectors that raised; the turn went on."),
     _counter("guardproxy.shed", "{request}", (s.REASON,), "Requests turned away because of load."),
+    _counter("guardproxy.auth.refused", "{request}", (s.REASON,), "Requests turned away because of their key."),
     _counter("guardproxy.passthrough", "{request}", (s.HTTP_METHOD,), "Requests passed through without being read."),
     _counter("guardproxy.faults", "{request}", (), "Requests that ended in an error of our own making."),
     _gauge("guardproxy.requests.in_flight", "{request}", (), "Requests being served."),

@@ -36,6 +36,7 @@ class Running:
 
     def __init__(self, session: str, now_ms: int, *, begun: bool = True, settled: bool = False, **seen: bool) -> None:
         self.seen = SimpleNamespace(session=session, now_ms=now_ms)
+        self.opening = SimpleNamespace(org="default")
         self.view = self.seen if begun else None
         self.settled = settled
         self.response = object() if seen else None
@@ -49,7 +50,7 @@ class Running:
 
 @asynccontextmanager
 async def watched(runs: Runs, *turns: Running) -> AsyncIterator[None]:
-    proxy: Any = SimpleNamespace(turns=set(turns), org="default", books=SimpleNamespace(runs=runs))
+    proxy: Any = SimpleNamespace(turns=set(turns), books=SimpleNamespace(runs=runs))
     task = asyncio.get_running_loop().create_task(watching.watch(proxy))
     try:
         yield
