@@ -261,3 +261,8 @@ class Decision:
     over: bool = False  # the final text was given often enough: HTTP 400 from now on
     exempted: tuple[str, ...] = ()  # labels of the exemptions that held something back
     errors: tuple[str, ...] = ()  # rules whose detector raised; the turn goes on without them
+
+    @property
+    def ends(self) -> bool:
+        """Whether no further call is to be made in this turn. What is only observed ends nothing, whatever its rung."""
+        return self.rung >= Rung.FINALIZE and self.mode == "enforce"

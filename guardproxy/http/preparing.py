@@ -91,7 +91,7 @@ def clean(turn: Turn) -> tuple[Edit, ...]:
     done.late = tuple(one.tool for one in found.done if one.name == "deadlines")
     if found.errors:
         turn.decision = decision = replace(decision, errors=(*decision.errors, *found.errors))
-    if found.fatal is not None and decision.rung < Rung.FINALIZE:
+    if found.fatal is not None and not decision.ends:
         action = found.fatal.action
         rung = Rung.CUT if action == "pause" else Rung.FINALIZE
         reason = found.fatal.reason

@@ -121,7 +121,7 @@ class Turn:
         self.edits = self._edits(cleaned)
         if proxy.policy.checkpoints.enabled and checkpointing.wanted(self):
             proxy.spawn(checkpointing.keep(self))
-        if self.decision.rung < Rung.FINALIZE and self.view.admitted:
+        if not self.decision.ends and self.view.admitted:
             self.inspection = preparing.inspection(self, exempt)
 
     def _opening(self) -> Opening:
@@ -184,7 +184,7 @@ class Turn:
 
     def _edits(self, cleaned: tuple[Edit, ...]) -> tuple[Edit, ...]:
         proxy, ask, view, put_back = self.proxy, self.ask, self.seen, self.put_back
-        if self.decision.rung >= Rung.FINALIZE:
+        if self.decision.ends:
             ask = self.surface.widen(ask)  # the summary speaks of the whole window
         texts = tuple(edit for edit in put_back if isinstance(edit, AppendText))
         context = interventions.Context(view, self.language, texts)
@@ -222,7 +222,7 @@ class Turn:
     @property
     def checks(self) -> bool:
         """Whether final answers are checked."""
-        return self.proxy.wants.finals and self.decision.rung < Rung.FINALIZE and self.seen.main and not self.seen.panic
+        return self.proxy.wants.finals and not self.decision.ends and self.seen.main and not self.seen.panic
 
     @property
     def reply_id(self) -> str:

@@ -261,3 +261,18 @@ async def _asked(store: Store, session: str) -> Approval:
             return found[0]
         await asyncio.sleep(0.02)
     raise AssertionError("nobody was asked")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("made", [3, 5, 8])
+async def test_a_loop_that_is_only_observed_opens_no_way_past_the_rules(store: Store, stream: bool, made: int) -> None:
+    """On paper it reaches the last rung; what is forbidden stays so, and what needs a person waits."""
+    policy = {"refuse": "enforce", "detectors": {"repeated_call": {"mode": "observe"}}}
+    for rule, after in (("deny", []), ("approval", [])):
+        async with live(store, policy=policy, tools={rule: ["delete"]}) as running:
+            loop = [Said(calls=[(*LOOP, f"call_{number:08d}")]) for number in range(made)]
+            running.provider.script = then(*loop, Said(calls=BOTH[1:]), Said("left alone"))
+            agent = Agent(running, stream=stream)
+            await agent.run()
+            assert agent.executed == ["search"] * made + after
+            assert agent.text
