@@ -106,6 +106,8 @@ class Admin:
         202 with "pending": the store is away, so it holds as soon as that answers.
         """
         changes = request.method == "PUT"
+        if changes and "Origin" in request.headers:  # a page, whatever name its host was given
+            raise GuardError("no web page may use the panic switch", status=403, code="forbidden")
         actor = await self._gate.admit(request, "operator" if changes else "viewer", local=False)
         if changes and actor.org:
             raise GuardError(f"this token is for {actor.org} alone", status=403, code="other_org")

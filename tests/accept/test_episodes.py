@@ -198,7 +198,7 @@ async def test_a_firm_word_holds_for_both_halves_of_a_pair(store: Store) -> None
     assert "cut" in verdicts, verdicts
 
 
-POLICY = {"policy": {"profile": "none"}}
+POLICY = {"policy": {"profile": "none", "refuse": "observe"}}
 
 
 @pytest.mark.parametrize("compacts", [False, True], ids=["as it was", "compacted"])
