@@ -105,7 +105,7 @@ async def _wait(run: Guarded, name: str) -> str:
     turn = run.turn
     until = time.monotonic() + turn.proxy.policy.approvals.hold_seconds
     state = "pending"
-    while state not in DECIDED and time.monotonic() < until:
+    while state not in DECIDED and _may_wait(turn, until):
         await asyncio.sleep(LOOK_S)
         await run.outlet.alive()
         try:
@@ -114,6 +114,11 @@ async def _wait(run: Guarded, name: str) -> str:
             continue
         state = found.state if found else "expired"
     return state
+
+
+def _may_wait(turn: Turn, until: float) -> bool:
+    """Whether a request may be held on: not past its time, nor in a proxy that is about to end."""
+    return time.monotonic() < until and not turn.proxy.draining
 
 
 async def _decided(
@@ -146,7 +151,7 @@ async def _go_on(run: Guarded, look: Look, refusals: list[Objection]) -> web.Str
 async def wait(turn: Turn) -> None:
     """Hold a request that came while its approval is pending; it begins anew once a person has decided."""
     until = time.monotonic() + turn.proxy.policy.approvals.hold_seconds
-    while turn.seen.paused == "approval" and time.monotonic() < until:
+    while turn.seen.paused == "approval" and _may_wait(turn, until):
         await asyncio.sleep(LOOK_S)
         approval, _ = await found(turn, turn.seen.approval)
         if approval is None or approval.state in DECIDED:

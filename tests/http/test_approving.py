@@ -243,6 +243,32 @@ async def test_a_question_to_a_person(store: Store, by: str, stream: bool) -> No
         assert (await asked_of(store, agent.session, "answered" if by == "a person" else "expired")).id == asked.id
 
 
+@BOTH
+@pytest.mark.parametrize("which", ["the one that asked", "a later one"])
+async def test_a_held_request_is_told_the_notice_when_the_proxy_drains(store: Store, which: str, stream: bool) -> None:
+    """The approval is in the store: the answer is whole and well-formed, and another worker goes on."""
+    policy = {"approvals": {"way": "hold", "hold_seconds": 60}}
+    async with live(store, policy=policy, tools=TOOL) as running:
+        running.provider.script = then(Said("So:", calls=[DELETE]), Said("deleted"))
+        agent = Agent(running, stream=stream)
+        if which == "a later one":
+            await leave_when_asked(store, running, agent)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        asked = await asked_of(store, agent.session)
+        await asyncio.sleep(0.1)
+        running.proxy.draining = True
+        answer = await asyncio.wait_for(turn, 2)
+        assert answer.status == 200
+        assert answer.body.endswith(b"data: [DONE]\n\n") is stream
+        assert asked.id in agent.text
+        assert await held(store) == {}
+        running.proxy.draining = False  # another one
+        await desk(store).approve(asked.id, "ann")
+        go_on(agent)
+        await agent.turn()
+        assert (agent.executed, len(running.provider.got)) == (["delete"], 1)
+
+
 # ------------------------------------------------------------------------------------------------ somebody is away
 
 
