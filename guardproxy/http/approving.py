@@ -23,10 +23,10 @@ from guardproxy.core.edit import PutBack
 from guardproxy.core.model import Ask, Call, Rung
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import GuardError, StoreError
-from guardproxy.http import claiming, deciding, sealed
+from guardproxy.http import claiming, deciding, verdict
 from guardproxy.http.sealed import Held
 from guardproxy.http.whole import whole
-from guardproxy.store.approvals import Approval
+from guardproxy.store.approvals import Approval, RunHeld
 
 if TYPE_CHECKING:
     from guardproxy.http.guarded import Guarded
@@ -125,16 +125,22 @@ async def _decided(
     run: Guarded, look: Look, asked: Objection, others: list[Objection], name: str
 ) -> web.StreamResponse | None:
     turn = run.turn
-    approval, held = await found(turn, name)
+    approval, held = await verdict.found(turn, name)
     state = approval.state if approval else "expired"
     turn.outcome.approval = (name, state)
     turn.outcome.waits_for = ""
     turn.proxy.tell("approval.decided", turn.opening.org, turn.seen.session, name, {"approval": name, "state": state})
-    if approval and held and approval.state == "approved" and await claiming.claimed(turn, name):
-        if held.arguments == look.watcher.seen().calls[asked.position].arguments:
+    if approval and held and approval.state == "approved":
+        try:
+            won = await claiming.claimed(turn, name)
+        except RunHeld as stopped:
+            run.leave(look)
+            return await run.close(_stopped(turn, stopped, approval))
+        if won and (not approval.edited or held.arguments == look.watcher.seen().calls[asked.position].arguments):
             return await run.deliver(look, others)
-        return await run.deliver_message(look, held.message)
-    text = _told(turn, approval, held)
+        if won:
+            return await run.deliver_message(look, held.message)
+    text = verdict.told(turn, approval, held)
     return await _go_on(run, look, [*others, replace(asked, action="refuse", text=text)])
 
 
@@ -153,7 +159,7 @@ async def wait(turn: Turn) -> None:
     until = time.monotonic() + turn.proxy.policy.approvals.hold_seconds
     while turn.seen.paused == "approval" and _may_wait(turn, until):
         await asyncio.sleep(LOOK_S)
-        approval, _ = await found(turn, turn.seen.approval)
+        approval, _ = await verdict.found(turn, turn.seen.approval)
         if approval is None or approval.state in DECIDED:
             await turn.begin_again()
             return
@@ -162,7 +168,7 @@ async def wait(turn: Turn) -> None:
 async def resume(turn: Turn) -> web.StreamResponse | None:
     """The answer to a request whose thread waited for a decision that is there now; None: the model is asked."""
     name = turn.seen.approval
-    approval, held = await found(turn, name)
+    approval, held = await verdict.found(turn, name)
     turn.outcome.approval = (name, turn.seen.approval_state)
     if turn.seen.approval_state in DECIDED:
         told = {"approval": name, "state": turn.seen.approval_state}
@@ -170,14 +176,14 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
     if approval is None or held is None:
         return None
     if approval.state == "approved":
-        return await _release(turn, name, held)
+        return await _release(turn, approval, held)
     if approval.state == "pending":  # a question, and the user goes on: these words are the answer
         turn.proxy.spawn(_overtaken(turn, name))
     if approval.state == "expired" and turn.proxy.policy.approvals.on_expiry == "cut":
         return await _expired(turn, held)
     if approval.state in DECIDED:
         raws = turn.surface.calls_in_message(held.message)
-        results = turn.surface.results(raws, _results(turn, approval, held, len(raws)))
+        results = turn.surface.results(raws, verdict.results(turn, approval, held, len(raws)))
         back = PutBack(_place(turn, name), (turn.surface.sound(held.message), *results))
         if back not in turn.put_back:  # it stands there since an attempt that failed
             turn.edits = (*turn.edits, back)
@@ -199,10 +205,13 @@ async def _expired(turn: Turn, held: Held) -> web.StreamResponse:
     return await turn.reply(deciding.summary(turn))
 
 
-async def _release(turn: Turn, name: str, held: Held) -> web.StreamResponse | None:
+async def _release(turn: Turn, approval: Approval, held: Held) -> web.StreamResponse | None:
     """The call that was allowed, as the model's answer: once, whoever asks."""
-    if not await claiming.claimed(turn, name):
-        return None
+    try:
+        if not await claiming.claimed(turn, approval.id):
+            return None
+    except RunHeld as stopped:
+        return await turn.reply(_stopped(turn, stopped, approval))
     created = turn.started_ns // 10**9
     kind, body = turn.surface.replay_message(turn.ask, held.message, reply_id=turn.reply_id, created=created)
     turn.outcome.released(turn.surface.read_message(held.message))
@@ -210,50 +219,15 @@ async def _release(turn: Turn, name: str, held: Held) -> web.StreamResponse | No
     return whole(200, [("Content-Type", kind), *turn.guard_headers()], body)
 
 
-async def found(turn: Turn, name: str) -> tuple[Approval | None, Held | None]:
-    """The approval and its content, edited where a person did."""
-    try:
-        approval = await turn.proxy.books.approvals.get(turn.opening.org, name, turn.offset_ms)
-    except StoreError:
-        return None, None
-    if approval is None:
-        return None, None
-    held = turn.proxy.sealer.open_held(name, approval.sealed)
-    edited = turn.proxy.sealer.open_held(name, approval.edited, sealed.EDITED) if approval.edited else None
-    if held is not None and edited is not None:
-        message = _edited(turn, held, edited.arguments) if edited.arguments else held.message
-        held = replace(held, message=message, arguments=edited.arguments or held.arguments, answer=edited.answer)
-    return approval, held
-
-
-def _edited(turn: Turn, held: Held, arguments: str) -> bytes:
-    """The message with the call as a person has changed it."""
-    message: bytes = turn.surface.with_arguments(held.message, _asked(turn, held), arguments)
-    return message
-
-
-def _asked(turn: Turn, held: Held) -> int:
-    """The place of the call that a person was asked about among those of its message."""
-    calls = turn.surface.read_message(held.message).calls
-    asked = (held.tool, held.arguments)
-    return next((at for at, call in enumerate(calls) if (call.name, call.arguments) == asked), 0)
-
-
-def _results(turn: Turn, approval: Approval, held: Held, count: int) -> list[str]:
-    """What the model gets for the calls of a message that was not released: the others may be proposed again."""
-    calls, asked = turn.surface.read_message(held.message).calls, _asked(turn, held)
-    names = [call.name for call in calls] + [""] * count
-    own = _told(turn, approval, held)
-    return [own if at == asked else advice.one_at_a_time(turn.language, names[at]) for at in range(count)]
-
-
-def _told(turn: Turn, approval: Approval | None, held: Held | None) -> str:
-    """What the model gets as the result of the call."""
-    if held is not None and held.answer:
-        return held.answer
-    why = approval.why if approval is not None and approval.state == "denied" else ""
-    expired = approval is None or approval.state == "expired"
-    return advice.declined(turn.language, held.tool if held else "", why, expired=expired)
+def _stopped(turn: Turn, by: RunHeld, approval: Approval) -> str:
+    """The run was paused or closed while the call was about to be made: what the client is told. The call waits on."""
+    turn.outcome.waits_for = approval.id
+    turn.decision = replace(
+        turn.decision, action="pause", rung=Rung.FIRM, rule=f"{by.state}.{by.who}", reason=by.message, mode="enforce"
+    )
+    verb = "extend" if by.who.startswith("budget") else "resume" if by.state == "paused" else "reset"
+    how = f"guardproxy sessions {verb} {turn.seen.session}"
+    return advice.call_waits(turn.language, approval.id, approval.tool, by.who, by.why, how)
 
 
 def _refusal(turn: Turn, one: Objection, calls: Sequence[Call]) -> Objection:

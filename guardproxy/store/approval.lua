@@ -87,13 +87,19 @@ if act == 'decide' then
 end
 
 if act == 'claim' then
-  if state_of(id) ~= 'approved' then return 0 end
-  local token = call('HGET', key_of(id), 'token') or ''
-  if token == '' then
-    call('HSET', key_of(id), 'token', fields.token)
-    return 1
+  if state_of(id) ~= 'approved' then return { 'lost' } end
+  local one = call('HMGET', key_of(id), 'token', 'session', 'thread')
+  if one[1] and one[1] ~= '' then return { one[1] == fields.token and 'won' or 'lost' } end
+  local s = read_session(call('GET', P .. 's:' .. one[2]))
+  local t = read_thread(call('GET', P .. 't:' .. one[2] .. SEP .. one[3]))
+  local notes = s and s.notes ~= '' and unpacked(s.notes) or {}
+  local closed = s and s.closed ~= '' and s.closed or t and t.closed or ''
+  if call('EXISTS', P .. 'panic') == 0 then -- as in begin: in a panic nobody is held up
+    if closed ~= '' then return { 'closed', closed, notes.why or '' } end
+    if notes.paused then return { 'paused', notes.paused, notes.why or '' } end
   end
-  return token == fields.token and 1 or 0
+  call('HSET', key_of(id), 'token', fields.token)
+  return { 'won' }
 end
 
 -- The token has given nothing to anybody: the next one may, and the thread waits on.

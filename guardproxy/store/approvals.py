@@ -46,6 +46,19 @@ class Approval:
     edited: bytes = b""
 
 
+class RunHeld(GuardError):
+    """The run was paused or closed (`state`) by `who` (operator, loop, budget; a rule), because of `why`."""
+
+    status = 409
+    code = "run_held"
+
+    def __init__(self, state: str, who: str, why: str) -> None:
+        super().__init__(f"the run is {state} by {who}")
+        self.state = state
+        self.who = who
+        self.why = why
+
+
 _Several = list[Approval]  # in the class, `list` is a method
 
 
@@ -88,9 +101,16 @@ class Approvals:
         return one.state
 
     async def claim(self, org: str, approval: str, token: str, offset_ms: int = 0) -> bool:
-        """Whether `token` may release the call: one token ever, and only of an approved one."""
-        won: int = await self._run(org, "claim", approval, {"token": token}, offset_ms)
-        return won == 1
+        """Whether `token` may release the call: one token ever, and only of an approved one.
+
+        `RunHeld` where the run was paused or closed meanwhile: the call stays approved, and waits on.
+        """
+        found = await self._run(org, "claim", approval, {"token": token}, offset_ms)
+        state = found[0].decode()
+        if state in ("paused", "closed"):
+            raise RunHeld(state, *[text.decode("utf-8", "replace") for text in found[1:]])
+        won: bool = state == "won"
+        return won
 
     async def unclaim(self, org: str, approval: str, token: str, offset_ms: int = 0) -> bool:
         """Take back what `token` may have claimed and not released; whether it had. Another token may claim then."""

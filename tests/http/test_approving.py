@@ -13,6 +13,7 @@ from guardproxy.errors import StoreError
 from guardproxy.http import outlet
 from guardproxy.http.approvals import Desk
 from guardproxy.http.sealed import Sealer
+from guardproxy.http.turn import Turn
 from guardproxy.secrets import derive
 from guardproxy.store.approvals import Approval
 from guardproxy.store.redis import Store
@@ -494,6 +495,82 @@ async def test_a_request_that_waits_for_the_decision_on_an_earlier_one(
         found = await store.approvals.get("default", asked.id)
         assert found
         assert (found.state, found.token) == ("approved" if ended_by == "a pause" else "pending", "")
+
+
+@BOTH
+@pytest.mark.parametrize("ended_by", ["pause", "cut"])
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+async def test_a_run_that_is_paused_while_its_call_is_held(
+    store: Store, decision: str, ended_by: str, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is released, and the model is not asked; what was allowed is made once the run goes on."""
+    monkeypatch.setattr(Turn, "stop", lambda *_given: None)  # a worker may learn of a cut later than of a decision
+    async with live(store, policy=HOLD, tools=TOOL) as running:
+        running.provider.script = then(Said("So:", calls=[DELETE]), Said("I leave it."))
+        agent = Agent(running, stream=stream)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        asked = await asked_of(store, agent.session)
+        session = agent.session
+        await getattr(store.runs, ended_by)("default", session, "ann", "wait")
+        await getattr(desk(store), decision)(asked.id, "bob")
+        await asyncio.wait_for(turn, 3)
+        assert (agent.executed, len(running.provider.got)) == ([], 1)
+        assert agent.text.startswith("So:\n\n[guardproxy]")
+        assert await held(store) == {}
+        found = await store.approvals.get("default", asked.id)
+        assert found
+        assert (found.state, found.token) == ("approved" if decision == "approve" else "denied", "")
+        await (store.runs.resume if ended_by == "pause" else store.runs.reset)("default", session, "ann")
+        go_on(agent)
+        await agent.turn()
+        assert (agent.executed, agent.text) == ((["delete"], "") if decision == "approve" else ([], "I leave it."))
+        assert all(paired(got.json["messages"]) for got in running.provider.got)
+
+
+@BOTH
+async def test_a_run_that_is_paused_between_the_beginning_of_a_turn_and_its_release(store: Store, stream: bool) -> None:
+    async with live(store, tools=TOOL) as running:
+        running.provider.script = then(Said(calls=[DELETE]), Said("done"))
+        agent = Agent(running, stream=stream)
+        await agent.turn()
+        asked = await asked_of(store, agent.session)
+        await desk(store).approve(asked.id, "ann")
+        real = store.approvals.get
+
+        async def get(*given: Any) -> Approval | None:
+            await store.runs.pause("default", agent.session, "ann", "wait")
+            return await real(*given)
+
+        store.approvals.get = get  # type: ignore[method-assign]
+        go_on(agent)
+        await agent.turn()
+        store.approvals.get = real  # type: ignore[method-assign]
+        assert (agent.executed, asked.id in agent.text) == ([], True)
+        await store.runs.resume("default", agent.session, "ann")
+        go_on(agent)
+        await agent.turn()
+        assert (agent.executed, len(running.provider.got)) == (["delete"], 1)
+
+
+@BOTH
+@pytest.mark.parametrize("ended_by", ["pause", "cut"])
+async def test_a_run_that_is_paused_is_not_asked_again_in_the_same_turn(
+    store: Store, ended_by: str, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Turn, "stop", lambda *_given: None)
+    async with live(store, policy={"refuse": "enforce"}, tools={"deny": ["delete"]}) as running:
+        gate = asyncio.Event()
+        running.provider.script = then(Said(calls=[DELETE], wait=gate.wait()), Said("I leave it."))
+        agent = Agent(running, stream=stream)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        while not running.provider.got:
+            await asyncio.sleep(0.01)
+        await getattr(store.runs, ended_by)("default", agent.session, "ann", "wait")
+        gate.set()
+        await turn
+        assert (agent.executed, len(running.provider.got)) == ([], 1)
+        assert "[guardproxy]" in agent.text
+        assert await held(store) == {}
 
 
 @BOTH
