@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from guardproxy.core.tool_rules import ToolRule
 from guardproxy.errors import BadAsk, GuardError
 from guardproxy.http import approvals, people, sessions
 from guardproxy.http.app import Proxy
@@ -40,11 +41,17 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class AdminV1:
-    """The routes under /admin/v1. `key`: of the ledger, 32 bytes."""
+    """The routes under /admin/v1. `key`: of the ledger, 32 bytes. `forbidden`: as of `Desk`."""
 
-    def __init__(self, store: Store, key: bytes, org: str = Proxy.org) -> None:
+    def __init__(
+        self,
+        store: Store,
+        key: bytes,
+        org: str = Proxy.org,
+        forbidden: Callable[[], tuple[ToolRule, ...]] = tuple,
+    ) -> None:
         sealer = Sealer(key)
-        self._desk = Desk(store, sealer, org)
+        self._desk = Desk(store, sealer, org, forbidden)
         self._runs = Runs(store, sealer, org)
 
     def application(self) -> web.Application:

@@ -51,9 +51,12 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
         _refusal(turn, one, seen.calls) if one.action == "pause" else one for one in objections if one is not asked
     ]
     call = seen.calls[asked.position]
-    held = turn.surface.keep_calls(look.watcher.raw_message(), _without(seen.calls, others))
+    kept = _without(seen.calls, others)
+    message = turn.surface.keep_calls(look.watcher.raw_message(), kept)
+    place = sum(at < asked.position for at in kept)
+    held = Held(call.name, call.arguments, message, _question(call) if asked.rule == HUMAN else "", position=place)
     try:
-        approval = await _open(turn, asked, call, held)
+        approval = await _open(turn, held)
     except StoreError:
         text = advice.declined(turn.language, call.name, "", expired=True)
         refusals = [
@@ -81,17 +84,15 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
     return await run.close(_notice(turn, asked, call, approval.id))
 
 
-async def _open(turn: Turn, asked: Objection, call: Call, message: bytes) -> Approval:
+async def _open(turn: Turn, held: Held) -> Approval:
     terms, proxy = turn.proxy.policy.approvals, turn.proxy
     name, now = f"apr_{os.urandom(9).hex()}", turn.seen.now_ms
-    human = asked.rule == HUMAN
-    held = Held(call.name, call.arguments, message, question=_question(call) if human else "")
     approval = Approval(
         id=name,
         org=turn.opening.org,
         session=turn.seen.session,
         thread=turn.seen.thread,
-        tool=call.name,
+        tool=held.tool,
         asked_ms=now,
         expires_ms=now + round(terms.expire_seconds * 1000),
         sealed=proxy.sealer.seal_held(name, held),
@@ -169,9 +170,10 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
     """The answer to a request whose thread waited for a decision that is there now; None: the model is asked."""
     name = turn.seen.approval
     approval, held = await verdict.found(turn, name)
-    turn.outcome.approval = (name, turn.seen.approval_state)
-    if turn.seen.approval_state in DECIDED:
-        told = {"approval": name, "state": turn.seen.approval_state}
+    state = turn.seen.approval_state if approval is None else approval.state
+    turn.outcome.approval = (name, state)
+    if state in DECIDED:
+        told = {"approval": name, "state": state}
         turn.proxy.tell("approval.decided", turn.opening.org, turn.seen.session, name, told)
     if approval is None or held is None:
         return None

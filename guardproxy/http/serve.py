@@ -18,6 +18,7 @@ from aiohttp import web
 from guardproxy import __version__, secrets
 from guardproxy.config import Config
 from guardproxy.errors import ConfigError, GuardError, StoreError
+from guardproxy.http import verdict
 from guardproxy.http.admin import Admin, Sight
 from guardproxy.http.admin_v1 import AdminV1
 from guardproxy.http.crew import Crew
@@ -164,7 +165,8 @@ class Parent:
             sock = listener(admin.host, admin.port, shared=False)
         except OSError as error:
             raise _cannot_listen("admin", admin.host, admin.port, error) from error
-        api = AdminV1(self._store, secrets.derive(self._secret).ledger).application()
+        key = secrets.derive(self._secret).ledger
+        api = AdminV1(self._store, key, forbidden=lambda: verdict.forbidden(self._config.policy_value())).application()
         runner = web.AppRunner(Admin(sight, api).application(), access_log=None)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)

@@ -86,6 +86,13 @@ if act == 'decide' then
   return { 'done', shown(id) }
 end
 
+-- A rule forbids what was approved, as it stands now: it is denied, unless somebody has it already.
+if act == 'forbid' then
+  local one = call('HMGET', key_of(id), 'state', 'token')
+  if one[1] == 'approved' and (one[2] or '') == '' then close(id, 'denied', fields.by, fields.why) end
+  return { 'done', shown(id) }
+end
+
 if act == 'claim' then
   if state_of(id) ~= 'approved' then return { 'lost' } end
   local one = call('HMGET', key_of(id), 'token', 'session', 'thread')

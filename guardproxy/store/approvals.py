@@ -100,6 +100,11 @@ class Approvals:
             raise GuardError(f"approval {approval} was {one.state} before, {who}", status=409, code="already_decided")
         return one.state
 
+    async def forbid(self, org: str, approval: str, by: str, why: str = "", offset_ms: int = 0) -> Approval | None:
+        """Deny one that was approved, and not released yet, because of a rule (`by`). Answers it as it stands then."""
+        found = await self._run(org, "forbid", approval, {"by": by, "why": why}, offset_ms)
+        return _approval(org, found[1]) if found[1] else None
+
     async def claim(self, org: str, approval: str, token: str, offset_ms: int = 0) -> bool:
         """Whether `token` may release the call: one token ever, and only of an approved one.
 
