@@ -55,8 +55,9 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
     message = turn.surface.keep_calls(look.watcher.raw_message(), kept)
     place = sum(at < asked.position for at in kept)
     held = Held(call.name, call.arguments, message, _question(call) if asked.rule == HUMAN else "", position=place)
+    name = f"apr_{os.urandom(9).hex()}"
     try:
-        approval = await _open(turn, held)
+        approval = await _open(turn, name, held)
     except StoreError:
         text = advice.declined(turn.language, call.name, "", expired=True)
         refusals = [
@@ -67,8 +68,10 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
     turn.decision = replace(
         turn.decision, action="pause", rung=Rung.FIRM, rule=asked.rule, reason=asked.reason, mode="enforce", would=""
     )
-    turn.outcome.approval = (approval.id, "pending")
+    turn.outcome.approval = (approval.id, approval.state)
     turn.outcome.waits_for = approval.id
+    if approval.id != name:
+        return await _beside(run, look, approval)
     about = {"approval": approval.id, "tool": approval.tool}
     turn.proxy.tell("approval.asked", approval.org, approval.session, approval.id, about)
     if turn.proxy.policy.approvals.way == "hold" and asked.rule != HUMAN:
@@ -81,12 +84,20 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
             return await _decided(run, look, asked, others, approval.id)
     turn.outcome.status_after = "need_human" if asked.rule == HUMAN else "active"
     run.leave(look)
-    return await run.close(_notice(turn, asked, call, approval.id))
+    return await run.close(_notice(turn, held, approval.id))
 
 
-async def _open(turn: Turn, held: Held) -> Approval:
-    terms, proxy = turn.proxy.policy.approvals, turn.proxy
-    name, now = f"apr_{os.urandom(9).hex()}", turn.seen.now_ms
+async def _beside(run: Guarded, look: Look, approval: Approval) -> web.StreamResponse:
+    """Another turn of the thread has asked a person meanwhile: the client is told of that; nobody is asked twice."""
+    turn = run.turn
+    held = turn.proxy.sealer.open_held(approval.id, approval.sealed) or Held(approval.tool)
+    turn.outcome.status_after = "need_human" if held.question else "active"
+    run.leave(look)
+    return await run.close(_notice(turn, held, approval.id))
+
+
+async def _open(turn: Turn, name: str, held: Held) -> Approval:
+    terms, proxy, now = turn.proxy.policy.approvals, turn.proxy, turn.seen.now_ms
     approval = Approval(
         id=name,
         org=turn.opening.org,
@@ -97,8 +108,7 @@ async def _open(turn: Turn, held: Held) -> Approval:
         expires_ms=now + round(terms.expire_seconds * 1000),
         sealed=proxy.sealer.seal_held(name, held),
     )
-    await proxy.books.approvals.open(turn.opening.org, approval, turn.offset_ms)
-    return approval
+    return await proxy.books.approvals.open(turn.opening.org, approval, turn.offset_ms)
 
 
 async def _wait(run: Guarded, name: str) -> str:
@@ -241,12 +251,12 @@ def _without(calls: Sequence[Call], refused: Sequence[Objection]) -> frozenset[i
     return frozenset(range(len(calls))) - {one.position for one in refused}
 
 
-def _notice(turn: Turn, asked: Objection, call: Call, name: str) -> str:
-    if asked.rule == HUMAN:
+def _notice(turn: Turn, held: Held, name: str) -> str:
+    if held.question:
         how = f"guardproxy approvals answer {name} TEXT"
-        return advice.question_notice(turn.language, call.name, _question(call), how)
+        return advice.question_notice(turn.language, held.tool, held.question, how)
     how = f"guardproxy approvals approve {name}"
-    return advice.approval_notice(turn.language, name, call.name, call.arguments, how)
+    return advice.approval_notice(turn.language, name, held.tool, held.arguments, how)
 
 
 def _question(call: Call) -> str:

@@ -45,6 +45,19 @@ end
 if act == 'open' then
   local key = key_of(id)
   if call('EXISTS', key) == 0 then
+    -- Of two turns of a thread at once, one asks: the other is given what waits already, until that is over, released
+    -- too. A question that the user went on from is over with the next one.
+    local run = fields.session .. SEP .. fields.thread
+    local t = read_thread(call('GET', P .. 't:' .. run))
+    if t and t.waits ~= '' then
+      local state, token = state_of(t.waits), call('HGET', key_of(t.waits), 'token') or ''
+      if state == 'pending' and t.status == 1 then
+        close(t.waits, 'expired', 'a later request', 'asked ' .. id)
+      elseif state == 'pending' or (state == 'approved' and token == ''
+        and now < tonumber(call('HGET', key_of(t.waits), 'expires_ms'))) then
+        return { 'done', shown(t.waits) }
+      end
+    end
     local ends = fields.expires_ms
     local gone = math.max(ends, now) + KEPT_TTL
     local write = { 'HSET', key, 'id', id, 'state', 'pending', 'sealed', ARGV[2] }
@@ -64,8 +77,6 @@ if act == 'open' then
     note_change(fields.session, now, 'approval', 'asked ' .. id, fields.tool)
     -- The thread waits from now on: who asks again while the request is held, or after its worker died, meets the
     -- approval, and no second one is asked for.
-    local run = fields.session .. SEP .. fields.thread
-    local t = read_thread(call('GET', P .. 't:' .. run))
     if t then
       t.waits = id
       save_thread(run, t)

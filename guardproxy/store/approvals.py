@@ -69,7 +69,10 @@ class Approvals:
         self._client = client
 
     async def open(self, org: str, approval: Approval, offset_ms: int = 0) -> Approval:
-        """Keep one as pending. Asked again with its id, it answers the one that is there as it stands."""
+        """Keep one as pending. Asked again with its id, it answers the one that is there as it stands.
+
+        Where its thread waits for another one already (asked by a turn beside it), that is answered, and none is kept.
+        """
         fields = {name: getattr(approval, name) for name in ("session", "thread", "tool", "asked_ms", "expires_ms")}
         found = await self._run(org, "open", approval.id, fields, offset_ms, approval.sealed)
         return _approval(org, found[1])

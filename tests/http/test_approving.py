@@ -319,6 +319,45 @@ async def test_an_agent_that_retries_beside_its_own_held_request(store: Store, s
 
 
 @BOTH
+@pytest.mark.parametrize("way", ["answer", "hold"])
+@pytest.mark.parametrize("other", ["asks", "answers"])
+async def test_two_requests_of_a_thread_at_once(store: Store, other: str, way: str, stream: bool) -> None:
+    """Nobody is asked twice: the later answer is told what waits already, and an approved call is never lost."""
+    tools, later = TOOL, [("delete", '{"path":"c"}', "call_del000002")] if other == "asks" else []
+    async with live(store, policy={"approvals": {"way": way, "hold_seconds": 1}}, tools=tools) as running:
+        gates = [asyncio.Event(), asyncio.Event()]
+        running.provider.script = then(
+            Said(calls=[("read", "{}", "call_read00001")]),
+            Said(calls=[DELETE], wait=gates[0].wait()),
+            Said("So:", calls=later, wait=gates[1].wait()),
+            Said("fine"),
+        )
+        agents = [Agent(running, stream=stream, session="at-once") for _ in gates]
+        await agents[0].turn()
+        agents[1].messages = [*agents[0].messages]
+        turns = []
+        for sent, agent in enumerate(agents, 2):
+            turns.append(asyncio.get_running_loop().create_task(agent.turn()))
+            while len(running.provider.got) < sent:
+                await asyncio.sleep(0.01)
+        gates[0].set()
+        asked = await asked_of(store, "at-once")
+        gates[1].set()
+        await asyncio.gather(*turns)
+        assert [one.id for one in await store.approvals.list("default")] == [asked.id]
+        assert asked.id in agents[0].text
+        assert (asked.id in agents[1].text) is (other == "asks")
+        assert await held(store) == {}
+        await desk(store).approve(asked.id, "ann")
+        for agent in agents:
+            go_on(agent)
+            await agent.turn()
+        made = [c for a in agents for m in a.messages[3:] for c in m.get("tool_calls") or ()]
+        assert [call["function"]["arguments"] for call in made] == [DELETE[1]], "released once"
+        assert all(paired(got.json["messages"]) for got in running.provider.got)
+
+
+@BOTH
 async def test_fifty_people_and_two_workers_release_a_call_once(store: Store, stream: bool) -> None:
     async with live(store, tools=TOOL) as one, live(store, tools=TOOL) as other:
         one.provider.script = other.provider.script = lambda got: (
