@@ -118,11 +118,12 @@ def _done(run: Callable[[Config, argparse.Namespace], None], config: Config, giv
 
 def _with_desk(config: Config, org: str, work: Callable[[Desk], Awaitable[T]], *, reads: bool = True) -> T:
     """Do `work`. `reads`: it needs the content, and so the secret."""
-    from guardproxy.http import reach  # noqa: PLC0415 - heavy, as all below
+    from guardproxy.http import reach, verdict  # noqa: PLC0415 - heavy, as all below
     from guardproxy.http.approvals import Desk  # noqa: PLC0415
 
     sealer = _sealer(config, reads=reads)
-    return reach.ask(config, lambda store: work(Desk(store, sealer, org)))
+    rules = verdict.forbidden(config.policy_value())
+    return reach.ask(config, lambda store: work(Desk(store, sealer, org, lambda: rules)))
 
 
 def _decide(

@@ -6,9 +6,12 @@ with the next request of the run. The content is opened here, for the person who
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from guardproxy.core.model import Call
 from guardproxy.core.scoped_exemption import moment
+from guardproxy.core.tool_rules import ToolRule, first
 from guardproxy.errors import BadAsk, GuardError
 from guardproxy.http import people
 from guardproxy.http.sealed import EDITED, Held, Sealer
@@ -36,8 +39,12 @@ class Shown:
 class Desk:
     """Where approvals of an organisation are decided."""
 
-    def __init__(self, store: Store, sealer: Sealer, org: str) -> None:
+    def __init__(
+        self, store: Store, sealer: Sealer, org: str, forbidden: Callable[[], tuple[ToolRule, ...]] = tuple
+    ) -> None:
+        """`forbidden`: the rules for calls that nobody can allow, as they are now."""
         self._store = store
+        self._forbidden = forbidden
         self._sealer = sealer
         self._org = org
 
@@ -57,11 +64,17 @@ class Desk:
         return self._open(found)
 
     async def approve(self, approval: str, by: str, why: str = "", arguments: str | None = None) -> Shown:
-        """Let the call be made, with other `arguments` (JSON) perhaps. Once only."""
+        """Let the call be made, with other `arguments` (JSON) perhaps. Once only; not what a rule forbids (409)."""
         asked, held = await self._asked(approval)
         if held.question:
             raise GuardError(f"approval {asked.id} is a question: answer it", status=409, code="is_a_question")
         edit = None if arguments is None else Held(asked.tool, people.arguments("arguments", arguments))
+        call = Call(asked.tool, held.arguments if edit is None else edit.arguments)
+        rule = first(self._forbidden(), call)
+        if rule is not None:
+            reason = f": {visible(rule.reason)}" if rule.reason else ""
+            told = f"a rule of tools.deny ({visible(rule.tool)}) forbids this call of {visible(asked.tool)}{reason}"
+            raise GuardError(f"{told}; approve it with other arguments, or deny it", status=409, code="forbidden")
         return await self._decide(asked, "approve", by, why, edit)
 
     async def deny(self, approval: str, by: str, why: str = "") -> Shown:

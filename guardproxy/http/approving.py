@@ -23,10 +23,10 @@ from guardproxy.core.edit import PutBack
 from guardproxy.core.model import Ask, Call, Rung
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import GuardError, StoreError
-from guardproxy.http import claiming, deciding, sealed
+from guardproxy.http import claiming, deciding, verdict
 from guardproxy.http.sealed import Held
 from guardproxy.http.whole import whole
-from guardproxy.store.approvals import Approval
+from guardproxy.store.approvals import Approval, RunHeld
 
 if TYPE_CHECKING:
     from guardproxy.http.guarded import Guarded
@@ -51,9 +51,13 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
         _refusal(turn, one, seen.calls) if one.action == "pause" else one for one in objections if one is not asked
     ]
     call = seen.calls[asked.position]
-    held = turn.surface.keep_calls(look.watcher.raw_message(), _without(seen.calls, others))
+    kept = _without(seen.calls, others)
+    message = turn.surface.keep_calls(look.watcher.raw_message(), kept)
+    place = sum(at < asked.position for at in kept)
+    held = Held(call.name, call.arguments, message, _question(call) if asked.rule == HUMAN else "", position=place)
+    name = f"apr_{os.urandom(9).hex()}"
     try:
-        approval = await _open(turn, asked, call, held)
+        approval = await _open(turn, name, held)
     except StoreError:
         text = advice.declined(turn.language, call.name, "", expired=True)
         refusals = [
@@ -64,8 +68,10 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
     turn.decision = replace(
         turn.decision, action="pause", rung=Rung.FIRM, rule=asked.rule, reason=asked.reason, mode="enforce", would=""
     )
-    turn.outcome.approval = (approval.id, "pending")
+    turn.outcome.approval = (approval.id, approval.state)
     turn.outcome.waits_for = approval.id
+    if approval.id != name:
+        return await _beside(run, look, approval)
     about = {"approval": approval.id, "tool": approval.tool}
     turn.proxy.tell("approval.asked", approval.org, approval.session, approval.id, about)
     if turn.proxy.policy.approvals.way == "hold" and asked.rule != HUMAN:
@@ -78,26 +84,31 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
             return await _decided(run, look, asked, others, approval.id)
     turn.outcome.status_after = "need_human" if asked.rule == HUMAN else "active"
     run.leave(look)
-    return await run.close(_notice(turn, asked, call, approval.id))
+    return await run.close(_notice(turn, held, approval.id))
 
 
-async def _open(turn: Turn, asked: Objection, call: Call, message: bytes) -> Approval:
-    terms, proxy = turn.proxy.policy.approvals, turn.proxy
-    name, now = f"apr_{os.urandom(9).hex()}", turn.seen.now_ms
-    human = asked.rule == HUMAN
-    held = Held(call.name, call.arguments, message, question=_question(call) if human else "")
+async def _beside(run: Guarded, look: Look, approval: Approval) -> web.StreamResponse:
+    """Another turn of the thread has asked a person meanwhile: the client is told of that; nobody is asked twice."""
+    turn = run.turn
+    held = turn.proxy.sealer.open_held(approval.id, approval.sealed) or Held(approval.tool)
+    turn.outcome.status_after = "need_human" if held.question else "active"
+    run.leave(look)
+    return await run.close(_notice(turn, held, approval.id))
+
+
+async def _open(turn: Turn, name: str, held: Held) -> Approval:
+    terms, proxy, now = turn.proxy.policy.approvals, turn.proxy, turn.seen.now_ms
     approval = Approval(
         id=name,
         org=turn.opening.org,
         session=turn.seen.session,
         thread=turn.seen.thread,
-        tool=call.name,
+        tool=held.tool,
         asked_ms=now,
         expires_ms=now + round(terms.expire_seconds * 1000),
         sealed=proxy.sealer.seal_held(name, held),
     )
-    await proxy.books.approvals.open(turn.opening.org, approval, turn.offset_ms)
-    return approval
+    return await proxy.books.approvals.open(turn.opening.org, approval, turn.offset_ms)
 
 
 async def _wait(run: Guarded, name: str) -> str:
@@ -105,7 +116,7 @@ async def _wait(run: Guarded, name: str) -> str:
     turn = run.turn
     until = time.monotonic() + turn.proxy.policy.approvals.hold_seconds
     state = "pending"
-    while state not in DECIDED and time.monotonic() < until:
+    while state not in DECIDED and _may_wait(turn, until):
         await asyncio.sleep(LOOK_S)
         await run.outlet.alive()
         try:
@@ -116,20 +127,31 @@ async def _wait(run: Guarded, name: str) -> str:
     return state
 
 
+def _may_wait(turn: Turn, until: float) -> bool:
+    """Whether a request may be held on: not past its time, nor in a proxy that is about to end."""
+    return time.monotonic() < until and not turn.proxy.draining
+
+
 async def _decided(
     run: Guarded, look: Look, asked: Objection, others: list[Objection], name: str
 ) -> web.StreamResponse | None:
     turn = run.turn
-    approval, held = await found(turn, name)
+    approval, held = await verdict.found(turn, name)
     state = approval.state if approval else "expired"
     turn.outcome.approval = (name, state)
     turn.outcome.waits_for = ""
     turn.proxy.tell("approval.decided", turn.opening.org, turn.seen.session, name, {"approval": name, "state": state})
-    if approval and held and approval.state == "approved" and await claiming.claimed(turn, name):
-        if held.arguments == look.watcher.seen().calls[asked.position].arguments:
+    if approval and held and approval.state == "approved":
+        try:
+            won = await claiming.claimed(turn, name)
+        except RunHeld as stopped:
+            run.leave(look)
+            return await run.close(_stopped(turn, stopped, approval))
+        if won and (not approval.edited or held.arguments == look.watcher.seen().calls[asked.position].arguments):
             return await run.deliver(look, others)
-        return await run.deliver_message(look, held.message)
-    text = _told(turn, approval, held)
+        if won:
+            return await run.deliver_message(look, held.message)
+    text = verdict.told(turn, approval, held)
     return await _go_on(run, look, [*others, replace(asked, action="refuse", text=text)])
 
 
@@ -146,9 +168,9 @@ async def _go_on(run: Guarded, look: Look, refusals: list[Objection]) -> web.Str
 async def wait(turn: Turn) -> None:
     """Hold a request that came while its approval is pending; it begins anew once a person has decided."""
     until = time.monotonic() + turn.proxy.policy.approvals.hold_seconds
-    while turn.seen.paused == "approval" and time.monotonic() < until:
+    while turn.seen.paused == "approval" and _may_wait(turn, until):
         await asyncio.sleep(LOOK_S)
-        approval, _ = await found(turn, turn.seen.approval)
+        approval, _ = await verdict.found(turn, turn.seen.approval)
         if approval is None or approval.state in DECIDED:
             await turn.begin_again()
             return
@@ -157,22 +179,23 @@ async def wait(turn: Turn) -> None:
 async def resume(turn: Turn) -> web.StreamResponse | None:
     """The answer to a request whose thread waited for a decision that is there now; None: the model is asked."""
     name = turn.seen.approval
-    approval, held = await found(turn, name)
-    turn.outcome.approval = (name, turn.seen.approval_state)
-    if turn.seen.approval_state in DECIDED:
-        told = {"approval": name, "state": turn.seen.approval_state}
+    approval, held = await verdict.found(turn, name)
+    state = turn.seen.approval_state if approval is None else approval.state
+    turn.outcome.approval = (name, state)
+    if state in DECIDED:
+        told = {"approval": name, "state": state}
         turn.proxy.tell("approval.decided", turn.opening.org, turn.seen.session, name, told)
     if approval is None or held is None:
         return None
     if approval.state == "approved":
-        return await _release(turn, name, held)
+        return await _release(turn, approval, held)
     if approval.state == "pending":  # a question, and the user goes on: these words are the answer
         turn.proxy.spawn(_overtaken(turn, name))
     if approval.state == "expired" and turn.proxy.policy.approvals.on_expiry == "cut":
         return await _expired(turn, held)
     if approval.state in DECIDED:
         raws = turn.surface.calls_in_message(held.message)
-        results = turn.surface.results(raws, _results(turn, approval, held, len(raws)))
+        results = turn.surface.results(raws, verdict.results(turn, approval, held, len(raws)))
         back = PutBack(_place(turn, name), (turn.surface.sound(held.message), *results))
         if back not in turn.put_back:  # it stands there since an attempt that failed
             turn.edits = (*turn.edits, back)
@@ -194,10 +217,13 @@ async def _expired(turn: Turn, held: Held) -> web.StreamResponse:
     return await turn.reply(deciding.summary(turn))
 
 
-async def _release(turn: Turn, name: str, held: Held) -> web.StreamResponse | None:
+async def _release(turn: Turn, approval: Approval, held: Held) -> web.StreamResponse | None:
     """The call that was allowed, as the model's answer: once, whoever asks."""
-    if not await claiming.claimed(turn, name):
-        return None
+    try:
+        if not await claiming.claimed(turn, approval.id):
+            return None
+    except RunHeld as stopped:
+        return await turn.reply(_stopped(turn, stopped, approval))
     created = turn.started_ns // 10**9
     kind, body = turn.surface.replay_message(turn.ask, held.message, reply_id=turn.reply_id, created=created)
     turn.outcome.released(turn.surface.read_message(held.message))
@@ -205,50 +231,15 @@ async def _release(turn: Turn, name: str, held: Held) -> web.StreamResponse | No
     return whole(200, [("Content-Type", kind), *turn.guard_headers()], body)
 
 
-async def found(turn: Turn, name: str) -> tuple[Approval | None, Held | None]:
-    """The approval and its content, edited where a person did."""
-    try:
-        approval = await turn.proxy.books.approvals.get(turn.opening.org, name, turn.offset_ms)
-    except StoreError:
-        return None, None
-    if approval is None:
-        return None, None
-    held = turn.proxy.sealer.open_held(name, approval.sealed)
-    edited = turn.proxy.sealer.open_held(name, approval.edited, sealed.EDITED) if approval.edited else None
-    if held is not None and edited is not None:
-        message = _edited(turn, held, edited.arguments) if edited.arguments else held.message
-        held = replace(held, message=message, arguments=edited.arguments or held.arguments, answer=edited.answer)
-    return approval, held
-
-
-def _edited(turn: Turn, held: Held, arguments: str) -> bytes:
-    """The message with the call as a person has changed it."""
-    message: bytes = turn.surface.with_arguments(held.message, _asked(turn, held), arguments)
-    return message
-
-
-def _asked(turn: Turn, held: Held) -> int:
-    """The place of the call that a person was asked about among those of its message."""
-    calls = turn.surface.read_message(held.message).calls
-    asked = (held.tool, held.arguments)
-    return next((at for at, call in enumerate(calls) if (call.name, call.arguments) == asked), 0)
-
-
-def _results(turn: Turn, approval: Approval, held: Held, count: int) -> list[str]:
-    """What the model gets for the calls of a message that was not released: the others may be proposed again."""
-    calls, asked = turn.surface.read_message(held.message).calls, _asked(turn, held)
-    names = [call.name for call in calls] + [""] * count
-    own = _told(turn, approval, held)
-    return [own if at == asked else advice.one_at_a_time(turn.language, names[at]) for at in range(count)]
-
-
-def _told(turn: Turn, approval: Approval | None, held: Held | None) -> str:
-    """What the model gets as the result of the call."""
-    if held is not None and held.answer:
-        return held.answer
-    why = approval.why if approval is not None and approval.state == "denied" else ""
-    expired = approval is None or approval.state == "expired"
-    return advice.declined(turn.language, held.tool if held else "", why, expired=expired)
+def _stopped(turn: Turn, by: RunHeld, approval: Approval) -> str:
+    """The run was paused or closed while the call was about to be made: what the client is told. The call waits on."""
+    turn.outcome.waits_for = approval.id
+    turn.decision = replace(
+        turn.decision, action="pause", rung=Rung.FIRM, rule=f"{by.state}.{by.who}", reason=by.message, mode="enforce"
+    )
+    verb = "extend" if by.who.startswith("budget") else "resume" if by.state == "paused" else "reset"
+    how = f"guardproxy sessions {verb} {turn.seen.session}"
+    return advice.call_waits(turn.language, approval.id, approval.tool, by.who, by.why, how)
 
 
 def _refusal(turn: Turn, one: Objection, calls: Sequence[Call]) -> Objection:
@@ -260,12 +251,12 @@ def _without(calls: Sequence[Call], refused: Sequence[Objection]) -> frozenset[i
     return frozenset(range(len(calls))) - {one.position for one in refused}
 
 
-def _notice(turn: Turn, asked: Objection, call: Call, name: str) -> str:
-    if asked.rule == HUMAN:
+def _notice(turn: Turn, held: Held, name: str) -> str:
+    if held.question:
         how = f"guardproxy approvals answer {name} TEXT"
-        return advice.question_notice(turn.language, call.name, _question(call), how)
+        return advice.question_notice(turn.language, held.tool, held.question, how)
     how = f"guardproxy approvals approve {name}"
-    return advice.approval_notice(turn.language, name, call.name, call.arguments, how)
+    return advice.approval_notice(turn.language, name, held.tool, held.arguments, how)
 
 
 def _question(call: Call) -> str:

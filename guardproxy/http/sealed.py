@@ -23,7 +23,8 @@ ASKED, EDITED, CHECKPOINT = "approval", "edited", "checkpoint"
 @dataclass(frozen=True, slots=True)
 class Held:
     """What an approval is about. `arguments` as the model wrote them, or as a person edited them; `message` is the
-    assistant message whole, as JSON; `question` is for a person, `answer` is the person's.
+    assistant message whole, as JSON; `question` is for a person, `answer` is the person's. `position`: of the call
+    among those of the message; -1 = not known, as in what an older version kept.
     """
 
     tool: str = ""
@@ -31,6 +32,7 @@ class Held:
     message: bytes = b""
     question: str = ""
     answer: str = ""
+    position: int = -1
 
 
 class Sealer:
@@ -54,8 +56,12 @@ class Sealer:
     def seal_held(self, approval: str, held: Held, kind: str = ASKED) -> bytes:
         """An approval's content. Bytes of `message` that are no UTF-8 are replaced."""
         fields = {name: getattr(held, name) for name in ("tool", "arguments", "question", "answer")}
-        said = {name: text.encode("utf-8", "replace").decode() for name, text in fields.items() if text}
+        said: dict[str, object] = {
+            name: text.encode("utf-8", "replace").decode() for name, text in fields.items() if text
+        }
         said["message"] = held.message.decode("utf-8", "replace")
+        if held.position >= 0:
+            said["position"] = held.position
         return self.seal(kind, approval, orjson.dumps(said))
 
     def open_held(self, approval: str, sealed: bytes, kind: str = ASKED) -> Held | None:
@@ -65,7 +71,9 @@ class Sealer:
         if not isinstance(said, dict):
             return None
         texts = {name: str(said.get(name, "")) for name in ("tool", "arguments", "question", "answer")}
-        return Held(**texts, message=str(said.get("message", "")).encode())
+        position = said.get("position")
+        position = position if isinstance(position, int) and position >= 0 else -1
+        return Held(**texts, message=str(said.get("message", "")).encode(), position=position)
 
 
 def _belongs(kind: str, name: str) -> bytes:

@@ -56,7 +56,7 @@ class Worker:
         self._start = start
         self._channel = channel
         self._keys = secrets.derive(start.secret)
-        self._retired: set[asyncio.Task[None]] = set()
+        self._retired: dict[asyncio.Task[None], Proxy] = {}
 
     async def open(self) -> None:
         """Build everything and listen. Raises GuardError or OSError."""
@@ -96,12 +96,13 @@ class Worker:
         await fresh.start()
         old, self.proxy = self.proxy, fresh
         closing = asyncio.get_running_loop().create_task(_retire(old))
-        self._retired.add(closing)
-        closing.add_done_callback(self._retired.discard)
+        self._retired[closing] = old
+        closing.add_done_callback(self._retired.pop)
 
     async def close(self) -> None:
         """Take no more, let what runs finish, settle, flush: in this order, as each needs the one after it."""
-        self.proxy.draining = True
+        for proxy in (self.proxy, *self._retired.values()):  # what a person is waited for in an older one, too
+            proxy.draining = True
         await self._runner.cleanup()
         if self._retired:
             await asyncio.wait(self._retired, timeout=1)

@@ -45,6 +45,19 @@ end
 if act == 'open' then
   local key = key_of(id)
   if call('EXISTS', key) == 0 then
+    -- Of two turns of a thread at once, one asks: the other is given what waits already, until that is over, released
+    -- too. A question that the user went on from is over with the next one.
+    local run = fields.session .. SEP .. fields.thread
+    local t = read_thread(call('GET', P .. 't:' .. run))
+    if t and t.waits ~= '' then
+      local state, token = state_of(t.waits), call('HGET', key_of(t.waits), 'token') or ''
+      if state == 'pending' and t.status == 1 then
+        close(t.waits, 'expired', 'a later request', 'asked ' .. id)
+      elseif state == 'pending' or (state == 'approved' and token == ''
+        and now < tonumber(call('HGET', key_of(t.waits), 'expires_ms'))) then
+        return { 'done', shown(t.waits) }
+      end
+    end
     local ends = fields.expires_ms
     local gone = math.max(ends, now) + KEPT_TTL
     local write = { 'HSET', key, 'id', id, 'state', 'pending', 'sealed', ARGV[2] }
@@ -64,8 +77,6 @@ if act == 'open' then
     note_change(fields.session, now, 'approval', 'asked ' .. id, fields.tool)
     -- The thread waits from now on: who asks again while the request is held, or after its worker died, meets the
     -- approval, and no second one is asked for.
-    local run = fields.session .. SEP .. fields.thread
-    local t = read_thread(call('GET', P .. 't:' .. run))
     if t then
       t.waits = id
       save_thread(run, t)
@@ -86,14 +97,27 @@ if act == 'decide' then
   return { 'done', shown(id) }
 end
 
+-- A rule forbids what was approved, as it stands now: it is denied, unless somebody has it already.
+if act == 'forbid' then
+  local one = call('HMGET', key_of(id), 'state', 'token')
+  if one[1] == 'approved' and (one[2] or '') == '' then close(id, 'denied', fields.by, fields.why) end
+  return { 'done', shown(id) }
+end
+
 if act == 'claim' then
-  if state_of(id) ~= 'approved' then return 0 end
-  local token = call('HGET', key_of(id), 'token') or ''
-  if token == '' then
-    call('HSET', key_of(id), 'token', fields.token)
-    return 1
+  if state_of(id) ~= 'approved' then return { 'lost' } end
+  local one = call('HMGET', key_of(id), 'token', 'session', 'thread')
+  if one[1] and one[1] ~= '' then return { one[1] == fields.token and 'won' or 'lost' } end
+  local s = read_session(call('GET', P .. 's:' .. one[2]))
+  local t = read_thread(call('GET', P .. 't:' .. one[2] .. SEP .. one[3]))
+  local notes = s and s.notes ~= '' and unpacked(s.notes) or {}
+  local closed = s and s.closed ~= '' and s.closed or t and t.closed or ''
+  if call('EXISTS', P .. 'panic') == 0 then -- as in begin: in a panic nobody is held up
+    if closed ~= '' then return { 'closed', closed, notes.why or '' } end
+    if notes.paused then return { 'paused', notes.paused, notes.why or '' } end
   end
-  return token == fields.token and 1 or 0
+  call('HSET', key_of(id), 'token', fields.token)
+  return { 'won' }
 end
 
 -- The token has given nothing to anybody: the next one may, and the thread waits on.

@@ -46,6 +46,19 @@ class Approval:
     edited: bytes = b""
 
 
+class RunHeld(GuardError):
+    """The run was paused or closed (`state`) by `who` (operator, loop, budget; a rule), because of `why`."""
+
+    status = 409
+    code = "run_held"
+
+    def __init__(self, state: str, who: str, why: str) -> None:
+        super().__init__(f"the run is {state} by {who}")
+        self.state = state
+        self.who = who
+        self.why = why
+
+
 _Several = list[Approval]  # in the class, `list` is a method
 
 
@@ -56,7 +69,10 @@ class Approvals:
         self._client = client
 
     async def open(self, org: str, approval: Approval, offset_ms: int = 0) -> Approval:
-        """Keep one as pending. Asked again with its id, it answers the one that is there as it stands."""
+        """Keep one as pending. Asked again with its id, it answers the one that is there as it stands.
+
+        Where its thread waits for another one already (asked by a turn beside it), that is answered, and none is kept.
+        """
         fields = {name: getattr(approval, name) for name in ("session", "thread", "tool", "asked_ms", "expires_ms")}
         found = await self._run(org, "open", approval.id, fields, offset_ms, approval.sealed)
         return _approval(org, found[1])
@@ -87,10 +103,22 @@ class Approvals:
             raise GuardError(f"approval {approval} was {one.state} before, {who}", status=409, code="already_decided")
         return one.state
 
+    async def forbid(self, org: str, approval: str, by: str, why: str = "", offset_ms: int = 0) -> Approval | None:
+        """Deny one that was approved, and not released yet, because of a rule (`by`). Answers it as it stands then."""
+        found = await self._run(org, "forbid", approval, {"by": by, "why": why}, offset_ms)
+        return _approval(org, found[1]) if found[1] else None
+
     async def claim(self, org: str, approval: str, token: str, offset_ms: int = 0) -> bool:
-        """Whether `token` may release the call: one token ever, and only of an approved one."""
-        won: int = await self._run(org, "claim", approval, {"token": token}, offset_ms)
-        return won == 1
+        """Whether `token` may release the call: one token ever, and only of an approved one.
+
+        `RunHeld` where the run was paused or closed meanwhile: the call stays approved, and waits on.
+        """
+        found = await self._run(org, "claim", approval, {"token": token}, offset_ms)
+        state = found[0].decode()
+        if state in ("paused", "closed"):
+            raise RunHeld(state, *[text.decode("utf-8", "replace") for text in found[1:]])
+        won: bool = state == "won"
+        return won
 
     async def unclaim(self, org: str, approval: str, token: str, offset_ms: int = 0) -> bool:
         """Take back what `token` may have claimed and not released; whether it had. Another token may claim then."""

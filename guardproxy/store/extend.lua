@@ -6,7 +6,8 @@
 -- KEYS[1]  "gp:{<org>}:"
 -- ARGV[1]  msgpack: the locals below. ARGV[2] names, ARGV[3] limits and holds of the lines, as for begin
 --
--- A line that the turn did not begin with does not bind it. Answers 1 if there is room, else 0.
+-- A line that the turn did not begin with does not bind it. A run that was paused or closed meanwhile has no room.
+-- Answers 1 if there is room, else 0.
 local token, attempt, offset = unpacked(ARGV[1])
 local K = P .. 'k:' .. token
 local clock = call('TIME')
@@ -18,13 +19,18 @@ if hold == '' then return 0 end -- settled meanwhile
 local turn, era, aside, retry, span, owner, sid, head, layout, held, keyed_by = take(HELD, hold)
 local s = read_session(call('GET', P .. 's:' .. sid))
 if not s then return 0 end
+local notes = s.notes ~= '' and unpacked(s.notes) or {}
+if not known[3] then
+  local t = owner ~= '' and read_thread(call('GET', P .. 't:' .. owner))
+  if s.closed ~= '' or notes.paused or (t and t.closed ~= '') then return 0 end
+end
 
 local names, wanted = { unpacked(layout) }, { unpacked(ARGV[2]) }
 local integers = '<' .. string.rep('i8', #names)
 local holds = { take(integers, held) }
 local amounts = { take('<' .. string.rep('i8', 2 * #wanted), ARGV[3]) }
 local keys = keyed_by ~= '' and unpacked(keyed_by) or {}
-local extra = s.notes ~= '' and unpacked(s.notes).extra or {}
+local extra = notes.extra or {}
 
 -- Where each line of the token is counted: in the session by its place, of a key by the key. Names of keys may repeat.
 local kept, place, mine, nth = { unpacked(s.layout) }, {}, {}, 0

@@ -47,6 +47,7 @@ OTHERS: dict[str, Callable[[str], str]] = {
         f"paused by {who}": lambda language, who=who: advice.paused_notice(language, who, "6 of 6", "resume it")
         for who in ("operator", "loop", "budget", "approval", "somebody else")
     },
+    "call waits": lambda language: advice.call_waits(language, "ap-1", "rm", "operator", "wait", "resume it"),
     "question": lambda language: advice.question_notice(language, "ask_human", "Which of the two?", "answer it"),
 }
 
@@ -311,6 +312,7 @@ def test_nothing_that_is_quoted_can_pretend_to_be_ours_or_a_harnesss(language: s
         advice.repair(language, HOSTILE, [Problem("type", HOSTILE, HOSTILE, HOSTILE)], (HOSTILE,)),
         advice.approval_notice(language, HOSTILE, HOSTILE, HOSTILE, HOSTILE),
         advice.paused_notice(language, HOSTILE, HOSTILE, HOSTILE),
+        advice.call_waits(language, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE),
         advice.question_notice(language, HOSTILE, HOSTILE, HOSTILE),
     ):
         assert "<" not in text

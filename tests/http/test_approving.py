@@ -13,6 +13,7 @@ from guardproxy.errors import StoreError
 from guardproxy.http import outlet
 from guardproxy.http.approvals import Desk
 from guardproxy.http.sealed import Sealer
+from guardproxy.http.turn import Turn
 from guardproxy.secrets import derive
 from guardproxy.store.approvals import Approval
 from guardproxy.store.redis import Store
@@ -243,6 +244,32 @@ async def test_a_question_to_a_person(store: Store, by: str, stream: bool) -> No
         assert (await asked_of(store, agent.session, "answered" if by == "a person" else "expired")).id == asked.id
 
 
+@BOTH
+@pytest.mark.parametrize("which", ["the one that asked", "a later one"])
+async def test_a_held_request_is_told_the_notice_when_the_proxy_drains(store: Store, which: str, stream: bool) -> None:
+    """The approval is in the store: the answer is whole and well-formed, and another worker goes on."""
+    policy = {"approvals": {"way": "hold", "hold_seconds": 60}}
+    async with live(store, policy=policy, tools=TOOL) as running:
+        running.provider.script = then(Said("So:", calls=[DELETE]), Said("deleted"))
+        agent = Agent(running, stream=stream)
+        if which == "a later one":
+            await leave_when_asked(store, running, agent)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        asked = await asked_of(store, agent.session)
+        await asyncio.sleep(0.1)
+        running.proxy.draining = True
+        answer = await asyncio.wait_for(turn, 2)
+        assert answer.status == 200
+        assert answer.body.endswith(b"data: [DONE]\n\n") is stream
+        assert asked.id in agent.text
+        assert await held(store) == {}
+        running.proxy.draining = False  # another one
+        await desk(store).approve(asked.id, "ann")
+        go_on(agent)
+        await agent.turn()
+        assert (agent.executed, len(running.provider.got)) == (["delete"], 1)
+
+
 # ------------------------------------------------------------------------------------------------ somebody is away
 
 
@@ -289,6 +316,45 @@ async def test_an_agent_that_retries_beside_its_own_held_request(store: Store, s
         await asyncio.gather(*turns)
         assert sum(len(agent.executed) for agent in agents) == 1
         assert await held(store) == {}
+
+
+@BOTH
+@pytest.mark.parametrize("way", ["answer", "hold"])
+@pytest.mark.parametrize("other", ["asks", "answers"])
+async def test_two_requests_of_a_thread_at_once(store: Store, other: str, way: str, stream: bool) -> None:
+    """Nobody is asked twice: the later answer is told what waits already, and an approved call is never lost."""
+    tools, later = TOOL, [("delete", '{"path":"c"}', "call_del000002")] if other == "asks" else []
+    async with live(store, policy={"approvals": {"way": way, "hold_seconds": 1}}, tools=tools) as running:
+        gates = [asyncio.Event(), asyncio.Event()]
+        running.provider.script = then(
+            Said(calls=[("read", "{}", "call_read00001")]),
+            Said(calls=[DELETE], wait=gates[0].wait()),
+            Said("So:", calls=later, wait=gates[1].wait()),
+            Said("fine"),
+        )
+        agents = [Agent(running, stream=stream, session="at-once") for _ in gates]
+        await agents[0].turn()
+        agents[1].messages = [*agents[0].messages]
+        turns = []
+        for sent, agent in enumerate(agents, 2):
+            turns.append(asyncio.get_running_loop().create_task(agent.turn()))
+            while len(running.provider.got) < sent:
+                await asyncio.sleep(0.01)
+        gates[0].set()
+        asked = await asked_of(store, "at-once")
+        gates[1].set()
+        await asyncio.gather(*turns)
+        assert [one.id for one in await store.approvals.list("default")] == [asked.id]
+        assert asked.id in agents[0].text
+        assert (asked.id in agents[1].text) is (other == "asks")
+        assert await held(store) == {}
+        await desk(store).approve(asked.id, "ann")
+        for agent in agents:
+            go_on(agent)
+            await agent.turn()
+        made = [c for a in agents for m in a.messages[3:] for c in m.get("tool_calls") or ()]
+        assert [call["function"]["arguments"] for call in made] == [DELETE[1]], "released once"
+        assert all(paired(got.json["messages"]) for got in running.provider.got)
 
 
 @BOTH
@@ -468,6 +534,82 @@ async def test_a_request_that_waits_for_the_decision_on_an_earlier_one(
         found = await store.approvals.get("default", asked.id)
         assert found
         assert (found.state, found.token) == ("approved" if ended_by == "a pause" else "pending", "")
+
+
+@BOTH
+@pytest.mark.parametrize("ended_by", ["pause", "cut"])
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+async def test_a_run_that_is_paused_while_its_call_is_held(
+    store: Store, decision: str, ended_by: str, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is released, and the model is not asked; what was allowed is made once the run goes on."""
+    monkeypatch.setattr(Turn, "stop", lambda *_given: None)  # a worker may learn of a cut later than of a decision
+    async with live(store, policy=HOLD, tools=TOOL) as running:
+        running.provider.script = then(Said("So:", calls=[DELETE]), Said("I leave it."))
+        agent = Agent(running, stream=stream)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        asked = await asked_of(store, agent.session)
+        session = agent.session
+        await getattr(store.runs, ended_by)("default", session, "ann", "wait")
+        await getattr(desk(store), decision)(asked.id, "bob")
+        await asyncio.wait_for(turn, 3)
+        assert (agent.executed, len(running.provider.got)) == ([], 1)
+        assert agent.text.startswith("So:\n\n[guardproxy]")
+        assert await held(store) == {}
+        found = await store.approvals.get("default", asked.id)
+        assert found
+        assert (found.state, found.token) == ("approved" if decision == "approve" else "denied", "")
+        await (store.runs.resume if ended_by == "pause" else store.runs.reset)("default", session, "ann")
+        go_on(agent)
+        await agent.turn()
+        assert (agent.executed, agent.text) == ((["delete"], "") if decision == "approve" else ([], "I leave it."))
+        assert all(paired(got.json["messages"]) for got in running.provider.got)
+
+
+@BOTH
+async def test_a_run_that_is_paused_between_the_beginning_of_a_turn_and_its_release(store: Store, stream: bool) -> None:
+    async with live(store, tools=TOOL) as running:
+        running.provider.script = then(Said(calls=[DELETE]), Said("done"))
+        agent = Agent(running, stream=stream)
+        await agent.turn()
+        asked = await asked_of(store, agent.session)
+        await desk(store).approve(asked.id, "ann")
+        real = store.approvals.get
+
+        async def get(*given: Any) -> Approval | None:
+            await store.runs.pause("default", agent.session, "ann", "wait")
+            return await real(*given)
+
+        store.approvals.get = get  # type: ignore[method-assign]
+        go_on(agent)
+        await agent.turn()
+        store.approvals.get = real  # type: ignore[method-assign]
+        assert (agent.executed, asked.id in agent.text) == ([], True)
+        await store.runs.resume("default", agent.session, "ann")
+        go_on(agent)
+        await agent.turn()
+        assert (agent.executed, len(running.provider.got)) == (["delete"], 1)
+
+
+@BOTH
+@pytest.mark.parametrize("ended_by", ["pause", "cut"])
+async def test_a_run_that_is_paused_is_not_asked_again_in_the_same_turn(
+    store: Store, ended_by: str, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Turn, "stop", lambda *_given: None)
+    async with live(store, policy={"refuse": "enforce"}, tools={"deny": ["delete"]}) as running:
+        gate = asyncio.Event()
+        running.provider.script = then(Said(calls=[DELETE], wait=gate.wait()), Said("I leave it."))
+        agent = Agent(running, stream=stream)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        while not running.provider.got:
+            await asyncio.sleep(0.01)
+        await getattr(store.runs, ended_by)("default", agent.session, "ann", "wait")
+        gate.set()
+        await turn
+        assert (agent.executed, len(running.provider.got)) == ([], 1)
+        assert "[guardproxy]" in agent.text
+        assert await held(store) == {}
 
 
 @BOTH

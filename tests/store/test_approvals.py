@@ -225,7 +225,9 @@ async def test_what_is_over_is_handed_out_once(store: Store) -> None:
 async def test_the_list_is_in_the_order_they_were_asked_and_bounded(store: Store) -> None:
     one = await asked(store)
     for number in range(300):
-        await store.approvals.open(ORG, replace(one, id=f"b{number:03}", asked_ms=one.asked_ms - number - 1))
+        await store.approvals.open(
+            ORG, replace(one, id=f"b{number:03}", thread=f"t{number}", asked_ms=one.asked_ms - number - 1)
+        )
     assert [len(await store.approvals.list(ORG, state)) for state in ("pending", "")] == [256, 256]
     found = await store.approvals.list(ORG)
     assert found == sorted(found, key=lambda one: one.asked_ms)

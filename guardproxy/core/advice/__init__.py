@@ -165,6 +165,16 @@ def paused_notice(language: str, who: str, why: str, how: str) -> str:
     return _lines(words.PAUSED.format(who=by), reason, words.HOW.format(how=_quoted(how)) if how else "")
 
 
+def call_waits(language: str, approval: str, tool: str, who: str, why: str, how: str) -> str:
+    """The answer of a run that was paused or closed before a call that a person allowed was made. `who` as above, or
+    what closed it.
+    """
+    words = LANGUAGES[language]
+    said = words.CALL_WAITS.format(who=words.PAUSED_BY.get(who, _quoted(who)), tool=_tool(tool), id=_quoted(approval))
+    reason = words.PAUSED_WHY.format(reason=_quoted(why)) if why.strip() else ""
+    return _lines(said, reason, words.HOW.format(how=_quoted(how)), words.CALL_WAITS_THEN)
+
+
 def question_notice(language: str, tool: str, question: str, how: str) -> str:
     """The answer with which a run waits for what a person says to the agent's question."""
     words = LANGUAGES[language]
