@@ -125,22 +125,20 @@ class Ledger:
             return []
         chosen = sorted(self._chosen(at(index), some))
         backs = [_unpacked(index, raw) for _, anchor in chosen if (raw := self._open(anchor, entries[anchor]))]
-        return [back for back in backs if back is not None and back != PutBack(index)]
+        whole = _each_id_once(at(index), [back for back in backs if back is not None])
+        return [back for back in whole if back != PutBack(index)]
 
     def _chosen(self, here: Message | None, some: Sequence[tuple[Rounds, str]]) -> list[tuple[int, str]]:
-        """Numbers and anchors. Of an answer that is none of those given there is nothing.
-
-        One that a client has written anew is known by its place alone, if only one was given.
-        """
+        """Numbers and anchors. Of an answer that is none of those given there is nothing: a fork, or written anew."""
         found = [(one.number, anchor) for one, anchor in some if not one.exact]
         given = [pair for pair in some if pair[0].exact]
         if here is None or here.role != "assistant" or not given:
             return found
         calls, exact = self._answer(here)
         own = [pair for pair in given if pair[0].exact == exact] or [pair for pair in given if pair[0].calls == calls]
-        if not own and (len({pair[0].calls for pair in given}) > 1 or not here.calls):
+        if not own:
             return found
-        one, anchor = max(own or given, key=lambda pair: pair[0].number)
+        one, anchor = max(own, key=lambda pair: pair[0].number)
         return [*found, (one.number, anchor)]
 
     def _answer(self, message: Message) -> tuple[str, str]:
@@ -181,6 +179,23 @@ def _rounds_at(anchor: str) -> Rounds | None:
     place, _, answer = place.rpartition(":")
     calls, dot, exact = answer.partition(".")
     return Rounds(place, calls, exact, int(number)) if anchor.startswith(ROUNDS) and dot else None
+
+
+def _each_id_once(here: Message | None, backs: Sequence[PutBack]) -> list[PutBack]:
+    """Without the calls, and with them their results, that would bring an id into the message a second time.
+
+    Clients number calls anew, and providers refuse such a message on every later turn.
+    """
+    taken = {call.id for call in here.calls if call.id} if here else set()
+    kept = []
+    for back in backs:
+        ids = [one for _, raw in back.calls if (one := json.loads(raw).get("id"))]
+        if len({*ids} - taken) < len(ids):
+            kept.append(PutBack(back.index, back.before, said=back.said))
+        else:
+            kept.append(back)
+            taken.update(ids)
+    return kept
 
 
 def _packed(back: PutBack) -> bytes:

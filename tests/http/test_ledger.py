@@ -101,12 +101,20 @@ OTHER = PutBack(4, before=(b'{"role":"assistant"}', b'{"role":"tool"}'))
 REWRITTEN = ANSWER._replace(text="", calls=(Call("read", '{ "path": "a" }', "x9"),))
 ELSE = Message("assistant", "", (Call("list", "{}", "l1"),))
 WORDS = Message("assistant", "Done.")
+NUMBERED = ANSWER._replace(calls=(Call("read", '{"path":"a"}', "d1"),))
+BOTH = PutBack(4, (b'{"role":"assistant"}',), BACK.calls, BACK.after, "So.")
+TWICE = PutBack(4, calls=((1, b'{"id":"d1"}'), (2, b'{"id":"d1"}')), after=(b"1", b"2"))
+NO_IDS = PutBack(4, calls=((1, b'{"id":""}'), (2, b"{}")), after=(b"1", b"2"))
 
 ANSWERS = {
     # what was given for one request, one after another, with what has to stand in it; which is kept, what is put back
     "one": ([(ANSWER, BACK)], ANSWER, BACK),
     "one, its ids and spelling changed": ([(ANSWER, BACK)], REWRITTEN, BACK),
-    "one, written anew by the client": ([(ANSWER, BACK)], ELSE, BACK),
+    "a fork: other calls, with none of the other branch": ([(ANSWER, BACK)], ELSE, None),
+    "one, numbered anew with an id of a refused call": ([(ANSWER, BACK)], NUMBERED, None),
+    "and what stood before it stays": ([(ANSWER, BOTH)], NUMBERED, PutBack(4, BOTH.before, said="So.")),
+    "an id twice among the refused": ([(ANSWER, TWICE)], ANSWER, None),
+    "without ids": ([(ANSWER, NO_IDS)], ANSWER, NO_IDS),
     "one, but the calls are gone": ([(ANSWER, BACK)], WORDS, None),
     "the second of two": ([(ANSWER, BACK), (ELSE, OTHER)], ELSE, OTHER),
     "the first of two": ([(ANSWER, BACK), (ELSE, OTHER)], ANSWER, BACK),
