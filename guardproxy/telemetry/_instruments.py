@@ -135,6 +135,7 @@ TABLE: tuple[Instrument, ...] = (
     _counter("guardproxy.detector.errors", "{error}", (s.RULE,), "Detectors that raised; the turn went on."),
     _counter("guardproxy.shed", "{request}", (s.REASON,), "Requests turned away because of load."),
     _counter("guardproxy.auth.refused", "{request}", (s.REASON,), "Requests turned away because of their key."),
+    _counter("guardproxy.webhook.events", "{event}", (s.OUTCOME,), "Events for the webhook, by what became of them."),
     _counter("guardproxy.passthrough", "{request}", (s.HTTP_METHOD,), "Requests passed through without being read."),
     _counter("guardproxy.faults", "{request}", (), "Requests that ended in an error of our own making."),
     _gauge("guardproxy.requests.in_flight", "{request}", (), "Requests being served."),

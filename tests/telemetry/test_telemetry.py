@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import subprocess
 import sys
+from pathlib import Path
 
+import guardproxy
 from guardproxy.telemetry import BATCH, DELAY_SECONDS, RunEnd, Telemetry
 from guardproxy.telemetry._ids import run_ids
 from guardproxy.telemetry._rounds import Recent
+from guardproxy.telemetry.metrics import TABLE
 from tests.telemetry.reports import T0, cut, life, settings, turn, unheard, view
 from tests.telemetry.sink import otlp_sink
 
@@ -188,3 +192,15 @@ def test_opentelemetry_is_not_imported_without_an_endpoint():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"
+
+
+def test_every_event_that_is_counted_has_an_instrument() -> None:
+    """Whoever counts something by a name that the table lacks would lose it, and log a fault at the first time."""
+    root = Path(guardproxy.__file__).parent
+    named = {
+        name if name.startswith("guardproxy.") else f"guardproxy.{name}"
+        for file in root.rglob("*.py")
+        for name in re.findall(r"telemetry\.count\(\s*\"([a-z_.]+)\"", file.read_text())
+    }
+    assert "guardproxy.webhook.events" in named
+    assert named <= {row.name for row in TABLE}

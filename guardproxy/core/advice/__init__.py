@@ -106,7 +106,9 @@ def summary(language: str, decision: Decision, progress: Progress) -> str:
     lines += [words.FOUND.format(tool=_tool(tool), result=_quoted(result)) for tool, result in progress.found]
     if progress.said:
         lines.append(words.SAID.format(said=_quoted(progress.said)))
-    lines.append(words.OPEN_BUDGET if budget else words.OPEN_OVER if decision.over else words.OPEN)
+    lines.append(
+        words.OPEN_BUDGET if budget else words.OPEN_OVER if decision.over or decision.rule == "operator" else words.OPEN
+    )
     return "\n".join(lines)
 
 
