@@ -13,6 +13,15 @@ MAPS = ("properties", "$defs", "definitions")
 """Keywords that hold schemas by name."""
 
 _LISTS = ("anyOf", "oneOf", "allOf")
+_KINDS = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
+
+FORMS = 48
+"""Forms of an argument that are looked at for null; one with more may be null for all we know."""
+
+
+def kind_of(value: object) -> str:
+    """The name that JSON has for what a value is."""
+    return _KINDS.get(type(value), "null")
 
 
 def lenient(node: Any, root: Schema) -> dict[str, Any]:
@@ -52,21 +61,36 @@ def _needed(name: str, node: Schema, root: Schema) -> bool:
     """Whether a tool cannot do without an argument that its schema requires."""
     properties = node.get("properties")
     one = properties.get(name) if isinstance(properties, Mapping) else None
-    return isinstance(one, Mapping) and name not in COSMETIC and not _may_be_null(one, root, 8)
+    return isinstance(one, Mapping) and name not in COSMETIC and not _may_be_null(one, root)
 
 
-def _may_be_null(node: Any, root: Schema, depth: int) -> bool:
-    if not isinstance(node, Mapping) or "default" in node or node.get("nullable") is True or not depth:
+def _may_be_null(node: Any, root: Schema) -> bool:
+    """Whether one of the forms of an argument takes null, or is none that can be read."""
+    seen: set[int] = set()  # forms may share forms
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if len(seen) > FORMS or not isinstance(one, Mapping) or _says_null(one):
+            return True
+        if isinstance(one.get("$ref"), str):
+            waiting.append(resolved(one["$ref"], root))
+            continue
+        waiting += [form for key in ("anyOf", "oneOf") if isinstance(one.get(key), list) for form in one[key]]
+    return False
+
+
+def _says_null(node: Schema) -> bool:
+    if "default" in node or node.get("nullable") is True:
         return True
     if isinstance(node.get("$ref"), str):
-        return _may_be_null(resolved(node["$ref"], root), root, depth - 1)
+        return False
     types, listed = node.get("type"), node.get("enum")
     if types == "null" or (isinstance(types, list) and "null" in types):
         return True
-    if (isinstance(listed, list) and None in listed) or ("const" in node and node["const"] is None):
-        return True
-    forms = [form for key in ("anyOf", "oneOf") if isinstance(node.get(key), list) for form in node[key]]
-    return any(_may_be_null(form, root, depth - 1) for form in forms)
+    return (isinstance(listed, list) and None in listed) or ("const" in node and node["const"] is None)
 
 
 def resolved(ref: str, root: Schema) -> Any:

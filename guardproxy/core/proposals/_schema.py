@@ -26,15 +26,15 @@ from jsonschema_rs import Draft202012Validator, ValidationError
 
 from guardproxy.core.advice import Problem, short
 from guardproxy.core.memo import Memo
-from guardproxy.core.proposals._lenient import MAPS, Schema, lenient, resolved
+from guardproxy.core.proposals import _cost
+from guardproxy.core.proposals._lenient import MAPS, Schema, kind_of, lenient, resolved
 
-KEPT, LARGEST, LOOKED_AT, ITEMS, QUOTED = 128, 200_000, 32, 32, 60
+KEPT, LARGEST, LOOKED_AT, ITEMS, FEWER, QUOTED = 128, 150_000, 32, 32, 4, 60
 """Validators in each half of the memo; characters of a schema; errors looked at; items of a list that are looked at
-for errors (each costs 20 us); characters of a value quoted."""
+for errors, and fewer where these cost too much; characters of a value quoted."""
 
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 _TRUTH = frozenset("true false yes no on off 1 0 1.0 0.0".split())
-_KINDS = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
 _validators = Memo[int, tuple[Draft202012Validator | None, Schema]](KEPT)
 
 
@@ -44,19 +44,33 @@ def problems(schema: Schema, arguments: Mapping[str, object]) -> list[Problem]:
     if validator is None:
         return []
     try:
-        if validator.is_valid(arguments):
+        begun = _worth_judging(validator, root, arguments)
+        if begun is None:
             return []
-        found = validator.iter_errors(_begun(arguments))
+        found = validator.iter_errors(begun)
         errors = [error for error in islice(found, LOOKED_AT) if _sure(error, root)]
         told = {problem for error in errors for problem in _told(error, root)}
-    except (LookupError, TypeError, ValueError, RecursionError):  # a value or a schema beyond what can be judged
+    except (
+        LookupError,
+        AttributeError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ):  # a value or schema beyond what can be judged
         return []
     return sorted(told, key=lambda one: (one.kind == "unknown", one.path, one.kind))
 
 
-def kind_of(value: object) -> str:
-    """The name that JSON has for what a value is."""
-    return _KINDS.get(type(value), "null")
+def _worth_judging(validator: Draft202012Validator, root: Schema, arguments: object) -> object | None:
+    """What of the arguments does not fit and can be judged in time; None where there is nothing, or too much."""
+    for most in (ITEMS, FEWER):
+        begun = _begun(arguments, most)
+        price = _cost.cost(begun, root)
+        if price.bearable and (not price.errors or validator.is_valid(begun)):
+            return None
+        if price.tellable:
+            return begun
+    return None
 
 
 def quoted(value: object) -> str:
@@ -94,11 +108,11 @@ def _made(schema: Schema, size: int) -> tuple[Draft202012Validator | None, Schem
         return None, {}
 
 
-def _begun(value: object) -> object:
+def _begun(value: object, most: int) -> object:
     """A value with only the first items of its lists."""
     if isinstance(value, dict):
-        return {key: _begun(item) for key, item in value.items()}
-    return [_begun(item) for item in value[:ITEMS]] if isinstance(value, list) else value
+        return {key: _begun(item, most) for key, item in value.items()}
+    return [_begun(item, most) for item in value[:most]] if isinstance(value, list) else value
 
 
 def _place(error: ValidationError, root: Schema) -> tuple[Schema, Schema | None, str]:
@@ -231,18 +245,22 @@ def _meant(error: ValidationError) -> Sequence[ValidationError] | None:
 
 def _expected(node: Any, root: Schema) -> str:
     """The kinds that a schema takes, as far as it says so plainly."""
-    if isinstance(node, Mapping) and isinstance(node.get("$ref"), str):
-        node = resolved(node["$ref"], root)
-    if not isinstance(node, Mapping):
-        return "any"
-    types = node.get("type")
-    if isinstance(types, str):
-        return types
-    if isinstance(types, list):
-        return " or ".join(map(str, types))
-    forms = [form for key in ("anyOf", "allOf") for form in node.get(key, ()) if isinstance(form, Mapping)]
-    named = [one for form in forms if (one := _expected(form, root)) != "any"]
-    return " or ".join(dict.fromkeys(named)) or "any"
+    named: dict[str, None] = {}
+    seen: set[int] = set()  # forms may share forms
+    waiting = [node]
+    while waiting and len(seen) < LOOKED_AT:
+        one = waiting.pop()
+        if isinstance(one, Mapping) and isinstance(one.get("$ref"), str):
+            one = resolved(one["$ref"], root)
+        if not isinstance(one, Mapping) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        types = one.get("type")
+        if types is None:
+            waiting += [form for key in ("allOf", "anyOf") for form in reversed(one.get(key, ()))]
+        else:
+            named |= dict.fromkeys(map(str, types if isinstance(types, list) else [types]))
+    return " or ".join(named) or "any"
 
 
 def _dotted(path: Sequence[str | int]) -> str:
