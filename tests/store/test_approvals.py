@@ -11,7 +11,7 @@ import pytest
 
 from guardproxy.errors import GuardError, StoreError
 from guardproxy.store import embedded
-from guardproxy.store.approvals import Approval
+from guardproxy.store.approvals import Approval, RunHeld
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
 from tests.store.conftest import binary_of
@@ -375,3 +375,83 @@ async def test_killed_between_open_and_decide_nothing_is_lost_and_nothing_releas
         await store.close()
     finally:
         running.stop()
+
+
+async def test_a_thread_that_waits_asks_for_nothing_else(store: Store) -> None:
+    """Until it is over: denied, released, or past its time; what was approved and is not released waits, too."""
+    one = await asked(store)
+    for verdict in ("", "approve"):
+        if verdict:
+            await store.approvals.decide(ORG, "a1", verdict, "ann")
+        assert (await store.approvals.open(ORG, replace(one, id="a2"))).id == "a1"
+        assert await store.approvals.get(ORG, "a2") is None
+    assert (await store.approvals.open(ORG, replace(one, id="b1", thread="other"))).id == "b1"
+    assert await store.approvals.claim(ORG, "a1", "token")
+    assert (await store.approvals.open(ORG, replace(one, id="a2"))).id == "a2"
+    await store.approvals.decide(ORG, "a2", "deny", "ann")
+    assert (await store.approvals.open(ORG, replace(one, id="a3"))).id == "a3"
+    late = 2 * one.expires_ms - one.asked_ms
+    after = await store.approvals.open(ORG, replace(one, id="a4", expires_ms=late), 61 * MINUTE)
+    assert after.id == "a4"
+
+
+async def test_a_question_that_the_user_went_on_from_is_void_with_the_next(store: Store) -> None:
+    one = await asked(store, status="need_human")
+    assert (await store.approvals.open(ORG, replace(one, id="a2"))).id == "a2"
+    void = await store.approvals.get(ORG, "a1")
+    assert void
+    assert (void.state, void.by) == ("expired", "a later request")
+    told = await store.runs.history(ORG, one.session)
+    assert ("a later request", "expired a1") in [(change.by, change.what) for change in told]
+
+
+async def test_an_answer_beside_it_does_not_end_the_wait(store: Store) -> None:
+    agent, beside = Agent(store, session="s"), Agent(store, session="s")
+    await agent.begin()
+    await agent.settle()
+    agent.took()
+    beside.rounds, beside.count = list(agent.rounds), agent.count
+    view = await agent.begin()
+    await beside.begin()
+    now = view.now_ms
+    one = Approval("a1", ORG, view.session, view.thread, "delete_file", now, now + DAY, SEALED)
+    await store.approvals.open(ORG, one)
+    await agent.settle("own", waits_for="a1")
+    await beside.settle()
+    assert (await agent.begin()).paused == "approval"
+
+
+@pytest.mark.parametrize("act", ["pause", "cut"])
+async def test_a_run_that_people_hold_up_releases_nothing(store: Store, act: str) -> None:
+    one = await asked(store)
+    await store.approvals.decide(ORG, "a1", "approve", "ann")
+    await (store.runs.pause if act == "pause" else store.runs.cut)(ORG, one.session, "bob", "wait")
+    with pytest.raises(RunHeld) as held:
+        await store.approvals.claim(ORG, "a1", "token")
+    assert (held.value.state, held.value.who, held.value.why) == (
+        "paused" if act == "pause" else "closed",
+        "operator",
+        "wait",
+    )
+    await (store.runs.resume if act == "pause" else store.runs.reset)(ORG, one.session, "bob")
+    assert await store.approvals.claim(ORG, "a1", "token")
+    await store.runs.pause(ORG, one.session, "bob", "wait")
+    assert await store.approvals.claim(ORG, "a1", "token"), "it has it"
+    assert not await store.approvals.claim(ORG, "a1", "other")
+
+
+@pytest.mark.parametrize("state", ["pending", "approve", "deny", "claimed"])
+async def test_a_rule_takes_back_what_was_approved_and_not_released(store: Store, state: str) -> None:
+    one = await asked(store)
+    if state != "pending":
+        await store.approvals.decide(ORG, "a1", "deny" if state == "deny" else "approve", "ann")
+    if state == "claimed":
+        assert await store.approvals.claim(ORG, "a1", "token")
+    found = await store.approvals.forbid(ORG, "a1", "tools.deny", "not ours")
+    assert found == await store.approvals.get(ORG, "a1")
+    assert found
+    told = {"pending": ("pending", ""), "approve": ("denied", "tools.deny"), "deny": ("denied", "ann")}
+    assert (found.state, found.by) == told.get(state, ("approved", "ann"))
+    assert await store.approvals.claim(ORG, "a1", "token") is (state == "claimed")
+    assert await store.approvals.forbid(ORG, "unknown", "tools.deny") is None
+    assert one.id == "a1"

@@ -193,3 +193,28 @@ async def test_the_session_is_as_readable_as_before(store: Store) -> None:
     await other.settle(spent={"turns": 1})
     assert await used_held(store, "s:s", "cost_microusd") == (170, 0)
     assert await used_held(store, "s:s", "tool_calls") == (2, 0)
+
+
+@pytest.mark.parametrize("act", ["pause", "cut"])
+async def test_a_run_that_people_held_up_meanwhile_has_no_room(store: Store, act: str) -> None:
+    """In a panic nobody is held up."""
+    agent = Agent(store, session="s")
+    await agent.begin()
+    assert await extend(agent)
+    await (store.runs.pause if act == "pause" else store.runs.cut)(ORG, "s", "ann", "wait")
+    assert not await extend(agent)
+    await store.panic(True)
+    assert await extend(agent)
+    await store.panic(False)
+    await (store.runs.resume if act == "pause" else store.runs.reset)(ORG, "s", "ann")
+    assert await extend(agent)
+
+
+async def test_a_thread_that_was_ended_meanwhile_has_no_room(store: Store) -> None:
+    agent, beside = Agent(store, session="s"), Agent(store, session="s")
+    await agent.turn()
+    beside.rounds, beside.count = list(agent.rounds), agent.count
+    await agent.begin()
+    await beside.begin()
+    await beside.settle("own", close="repeated_call")
+    assert not await extend(agent)
