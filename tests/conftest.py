@@ -7,16 +7,19 @@ from collections.abc import Iterator
 
 import pytest
 
+LEVELS = {name: logging.getLogger(name).level for name in ("guardproxy", "opentelemetry")}
+"""As they are before any test."""
+
 
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
     """Telemetry sets levels and a handler for its process; the next test must find none of them."""
-    names = ("guardproxy", "opentelemetry")
-    levels = {name: logging.getLogger(name).level for name in names}
+    for name, level in LEVELS.items():  # what a fixture of a whole module has set must not stay either
+        logging.getLogger(name).setLevel(level)
     flags = (logging.logThreads, logging.logProcesses, logging.logMultiprocessing)
     handlers = list(logging.getLogger().handlers)
     yield
-    for name, level in levels.items():
+    for name, level in LEVELS.items():
         logging.getLogger(name).setLevel(level)
     logging.logThreads, logging.logProcesses, logging.logMultiprocessing = flags
     for handler in [one for one in logging.getLogger().handlers if one not in handlers]:

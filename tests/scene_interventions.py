@@ -298,10 +298,10 @@ class Actor:
         head = ask.head if streamed else ask.verdict
         quiet = ("pass", "observe")
         assert answer.verdict == head or (head in quiet and answer.verdict in quiet), (answer.verdict, answer.rule)
-        if streamed and ask.verdict != head:
+        if streamed and ask.verdict != head and ask.verdict != "observe":  # what is only observed changes no byte
             assert comment in answer.body, answer.body
         else:
-            assert answer.rule == ask.rule or head == "pass", answer.rule
+            assert answer.rule == ask.rule or head in quiet, answer.rule
             assert b": guardproxy action" not in answer.body
         for name, pattern in ask.headers.items():
             if not (streamed and name == "x-guardproxy-verification"):

@@ -10,7 +10,7 @@ from guardproxy.core import advice, episode, interventions, refusal, session
 from guardproxy.core.edit import AppendText, DropCalls
 from guardproxy.core.interventions import Context
 from guardproxy.core.interventions._context import progress
-from guardproxy.core.model import Call, Rung
+from guardproxy.core.model import NO_FP, Call, Rung
 from guardproxy.core.policy import handed_over
 from guardproxy.core.proposals import Objection
 from guardproxy.core.refusal import worst
@@ -50,7 +50,7 @@ def note(turn: Turn, found: Sequence[Objection], calls: Sequence[Call]) -> None:
     done = turn.outcome
     done.objected += tuple((one, calls[one.position], len(done.earlier) + 1) for one in found)
     for one in found:
-        if one.mode != "enforce":
+        if one.mode != "enforce" and one.subject == NO_FP:  # of a loop the request's side has spoken, as in `replay`
             turn.decision = refusal.observed(turn.decision, one)
 
 

@@ -237,7 +237,7 @@ class Turn:
     @property
     def late_action(self) -> bool:
         """Whether something was decided after the headers were sent."""
-        return self.response is not None and self.decision.action != self.said_action
+        return self.response is not None and self.decision.action not in (self.said_action, "observe")
 
     def need_more(self, size: int) -> tuple[Line, ...]:
         """The lines to hold for one more attempt, whose request is `size` bytes longer."""

@@ -169,7 +169,8 @@ def test_any_name_has_a_price(model: str) -> None:
 ANY = Prices({}, FALLBACK, url="https://openrouter.ai/api/v1")
 
 
-def test_made_up_names_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_made_up_names_cannot_fill_the_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Prices, "_said", 0)
     with caplog.at_level(logging.WARNING):
         for number in range(50):
             Prices({}, FALLBACK).rates(f"{number}" + "p" * 3000)
