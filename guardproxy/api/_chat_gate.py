@@ -14,7 +14,7 @@ from guardproxy.api._calls import MAX_CALLS
 from guardproxy.api._gate import GAP, Gate, Joint, summed
 from guardproxy.api._gathered import Fields, Gathered
 from guardproxy.api._joined import Joined
-from guardproxy.api._kinds import Kind, base_in, blocks_in, ends, kind, newest_usage, payload_of, role_in
+from guardproxy.api._kinds import Kind, base_in, blocks_in, ends, kind, newest_usage, payload_of, role_in, speaks
 from guardproxy.api._sse import Decoder
 from guardproxy.api._watcher import Way
 
@@ -38,6 +38,7 @@ class GatedStream:
         self._events: list[bytes] = []  # as the provider sent them
         self._passed: list[bytes] = []
         self._held: list[bytes] = []
+        self._spoke = False  # something that is held has text
         self._early = 0  # calls that passed
         self._late = 0  # events with calls that are held
         self._wanted: dict[str, bool] = {}
@@ -138,11 +139,17 @@ class GatedStream:
             return self._call(event)
         if what is Kind.END and self._held and not self._shut and not self._final and self._named():
             return self._pass_calls() + self._give(event)
-        keeps = self._final if what is Kind.TEXT else what is Kind.END and (self._final or bool(self._held))
+        waits = self._spoke if what is Kind.TEXT else what is Kind.END and bool(self._held)
+        keeps = waits or (self._final and what in (Kind.TEXT, Kind.END))
         if not keeps:
             return self._give(event)
-        self._held.append(event)
+        self._hold(event)
         return self.release() if self._alone and self._answer.done else b""
+
+    def _hold(self, event: bytes) -> None:
+        """Keep it. Text that comes after text that is held must not overtake it."""
+        self._held.append(event)
+        self._spoke = self._spoke or speaks(event)
 
     def _call(self, event: bytes) -> bytes:
         """A chunk with calls. It is no final answer then: text that was held is given."""
@@ -154,7 +161,7 @@ class GatedStream:
         if self._gate.calls or self._joined is not None:
             self._shut = self._shut or self._joined is not None or self._wants()
             if self._shut or not all(whole for _, whole in self._answer.first.names()):
-                self._held.append(event)
+                self._hold(event)
                 self._late += 1
                 return before
         return before + self._pass_calls() + self._give(event)
@@ -181,7 +188,7 @@ class GatedStream:
 
     def _flush(self) -> bytes:
         """What is held after all is not wanted."""
-        held, self._held = self._held, []
+        held, self._held, self._spoke = self._held, [], False
         return b"".join([self._give(event) for event in held])
 
     def _give(self, event: bytes) -> bytes:

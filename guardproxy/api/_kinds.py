@@ -46,6 +46,11 @@ def kind(event: bytes) -> Kind:
     return Kind.FREE if any(keys) else Kind.END
 
 
+def speaks(event: bytes) -> bool:
+    """Whether it has visible text, whatever else it has."""
+    return any(value and key in _VISIBLE for entry in choices(payload_of(event)) for key, value in said(entry).items())
+
+
 def ends(event: bytes) -> bool:
     """Whether calls must stand before it: it is an end, or holds one."""
     return kind(event) is Kind.END or any(entry.get("finish_reason") for entry in choices(payload_of(event)))

@@ -170,7 +170,7 @@ ANY = Prices({}, FALLBACK, url="https://openrouter.ai/api/v1")
 
 
 def test_made_up_names_cannot_fill_the_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Prices, "_said", 0)
+    monkeypatch.setattr(Prices, "_said", set())
     with caplog.at_level(logging.WARNING):
         for number in range(50):
             Prices({}, FALLBACK).rates(f"{number}" + "p" * 3000)
