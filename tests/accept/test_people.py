@@ -25,7 +25,10 @@ from tests.accept.processes import Served, alive, serving, until
 from tests.http.test_guarded import joined
 from tests.live import SECRET, Answer, Got, Json, Provider, Said, serve
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+pytestmark = [
+    pytest.mark.verify,  # a minute of processes started and killed: `make test` has ten in all
+    pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
+]
 
 WORKERS, RACERS, COMMANDS = 2, 50, 4
 LATE = 40

@@ -11,7 +11,7 @@ import pytest
 from guardproxy.api import chat
 from guardproxy.core.edit import AppendText, DropCalls, ForbidTools
 from guardproxy.core.episode import pack_episode
-from guardproxy.core.model import Call, Decision, Episode, Rung, Triple
+from guardproxy.core.model import NO_FP, Call, Decision, Episode, Rung, Triple
 from guardproxy.core.policy import Policy
 from guardproxy.core.proposals import Objection
 from guardproxy.http import deciding
@@ -86,6 +86,9 @@ def test_what_is_only_observed_is_noted_and_changes_little() -> None:
         ("observe", "f", 1),
         ("enforce", "g", 1),
     ]
+    assert made.decision == Decision("pass"), "of a loop the request's side speaks"
+    forbidden = replace(REFUSED, mode="observe", rule="tools.deny", subject=NO_FP)
+    deciding.note(made, (forbidden,), calls)
     assert (made.decision.action, made.decision.mode, made.decision.would) == ("observe", "observe", "refuse")
     made.outcome.pass_over(None)
     deciding.note(made, (REFUSED,), calls)
