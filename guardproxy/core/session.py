@@ -7,7 +7,7 @@ turns its answer back into steps. Rules: DESIGN section 5.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import cast
 from urllib.parse import quote
@@ -73,23 +73,25 @@ def links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call],
     known = hash(("links", tenant, head, text if len(calls) == 0 else "", *calls))
     found = printer.memo[known]
     if found is None:
-        found = printer.memo.keep(known, tuple(_links(printer, tenant, head, calls, text)))
+        found = printer.memo.keep(known, _links(printer, tenant, head, calls, text))
     return cast("tuple[str, ...]", found)
 
 
-def _links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call], text: str) -> Iterator[str]:
+def _links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call], text: str) -> tuple[str, ...]:
     """Half of the head (which is the tenant's) and half of what was delivered; FAR ones name the tenant themselves."""
-    ids = sorted([call.id for call in calls])
-    digest, named = round_digest(printer, calls, text), ""
+    ids = sorted([call.id for call in calls]) if len(calls) != 1 else [calls[0].id]
+    digest, half, named = round_digest(printer, calls, text), head[:HALF], ""
+    found = []
     if ids and all(ids):
         named = printer.hash16("link", tenant, "ids", *ids).hex()
-        yield head[:HALF] + named[:HALF]
+        found.append(half + named[:HALF])
     if calls or text.strip():
-        yield head[:HALF] + digest[:HALF]
+        found.append(half + digest[:HALF])
     if named and min(map(len, ids)) >= SPECIFIC_ID and len(set(ids)) == len(ids):
-        yield FAR + named
+        found.append(FAR + named)
     if not calls and len(text) >= SPECIFIC_TEXT:
-        yield FAR + printer.hash16("link", tenant, "text", digest).hex()
+        found.append(FAR + printer.hash16("link", tenant, "text", digest).hex())
+    return tuple(found)
 
 
 def identify(ask: Ask, printer: Fingerprinter, tenant: str, owner: str = "") -> Identity:
@@ -98,7 +100,11 @@ def identify(ask: Ask, printer: Fingerprinter, tenant: str, owner: str = "") -> 
     `tenant` and `owner`: `Tenant.scope` and `Tenant.owner`.
     """
     head = _tenants_head(_head(ask, printer), printer, tenant)
-    last = next((m for m in reversed(ask.tail) if m.role == "assistant"), None)
+    last = None
+    for message in reversed(ask.tail):
+        if message.role == "assistant":
+            last = message
+            break
     calls, text = (last.calls, last.text) if last else ((), "")
     if last is not None and not calls and (newest := latest(ask)):
         text, calls = own_words(newest.text)
@@ -136,8 +142,10 @@ def observe(ask: Ask, printer: Fingerprinter, now_ms: int, tenant: str = "") -> 
     """
     seen: set[bytes] = set()
     found = rounds(ask)
-    if any(turn.reply for turn in found):
-        seen = {printer.text(m.text) for m in ask.head if m.role == "user"}
+    for turn in found:
+        if turn.reply:
+            seen = {printer.text(m.text) for m in ask.head if m.role == "user"}
+            break
     facts = [_round_fact(turn, printer, now_ms, seen, ask.defaults) for turn in found]
     boundary, blank = printer.marks
     digest = _conversation(ask, printer)
@@ -166,6 +174,8 @@ def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[byte
     key = hash(("called", turn.calls, turn.results, turn.text, given, turn.replies, turn.media))
     known = printer.memo[key] or printer.memo.keep(key, _called(turn, printer, defaults))
     digest, facts, counts = cast("_Called", known)
+    if len(facts) == 1:  # mostly
+        return RoundFact(digest, turn.index, (stamp(facts[0], now_ms, turn.index),), counts)
     return RoundFact(digest, turn.index, tuple([stamp(fact, now_ms, turn.index) for fact in facts]), counts)
 
 

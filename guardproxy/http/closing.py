@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from guardproxy.core import session
 from guardproxy.core.episode import pack_episode
@@ -32,14 +32,14 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
     if done.outcome == "answered" and done.dropped:  # an agent that has them from elsewhere goes on in its run
         links += session.links(proxy.printer, tenant, opening.identity.head, done.dropped, done.text)
     decision, episode = turn.decision, turn.decision.episode
-    return Closing(
-        token=opening.token,
-        org=opening.org,
-        session=view.session,
-        thread=view.thread,
-        outcome=done.outcome,
-        answer=done.answer,
-        spent={
+    told: Any = Closing(
+        opening.token,
+        opening.org,
+        view.session,
+        view.thread,
+        done.outcome,
+        done.answer,
+        {
             "turns": 0 if decision.action == "deny" else 1,
             "tool_calls": done.call_count,
             "input_tokens": usage.input,
@@ -47,23 +47,20 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
             "total_tokens": usage.input + usage.output,
             "cost_microusd": report.cost_microusd or 0,
         },
-        delivered=delivered,
-        links=links,
-        facts=(pack(proxy.printer.refused_length(done.ended_ns // 1_000_000 + turn.offset_ms)),)
-        if done.too_long
-        else (),
-        episodes=(pack_episode(episode),) if episode else (),
-        ledger=ledger_of(turn, view),
-        close=decision.rule if decision.action == "cut" and decision.rung is Rung.CUT else "",
-        status=status_after(turn),
-        waits_for=done.waits_for,
-        pause=paused_by(turn),
-        pause_why=decision.reason if decision.action == "pause" else "",
-        record=record_of(report),
-        usage=usage,
-        offset_ms=turn.offset_ms,
-        count=turn.ask.count,
+        delivered,
+        links,
     )
+    told.record, told.usage, told.offset_ms, told.count = record_of(report), usage, turn.offset_ms, turn.ask.count
+    told.status, told.waits_for, told.ledger = status_after(turn), done.waits_for, ledger_of(turn, view)
+    if done.too_long:
+        told.facts = (pack(proxy.printer.refused_length(done.ended_ns // 1_000_000 + turn.offset_ms)),)
+    if episode:
+        told.episodes = (pack_episode(episode),)
+    if decision.action != "pass":
+        told.close = decision.rule if decision.action == "cut" and decision.rung is Rung.CUT else ""
+        told.pause, told.pause_why = paused_by(turn), decision.reason if decision.action == "pause" else ""
+    closing: Closing = told
+    return closing
 
 
 def ledger_of(turn: Turn, view: View) -> dict[str, bytes]:
@@ -88,7 +85,7 @@ def ledger_of(turn: Turn, view: View) -> dict[str, bytes]:
 def status_after(turn: Turn) -> str:
     """What the run waits for once this answer is there: a person, a result that comes later, or nothing."""
     done, tools = turn.outcome, turn.proxy.policy.tools
-    if done.status_after != "active" or not done.calls or not (tools.later or tools.human):
+    if not (tools.later or tools.human) or done.status_after != "active" or not done.calls:
         return done.status_after
     if any(first(tools.later, call) for call in done.calls):
         return "waiting"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import cast
 
 import httptools
@@ -18,8 +19,8 @@ from guardproxy.errors import UpstreamError
 BUFFERED = 256 << 10
 """Bytes of an answer that wait for a slow client before no more are read."""
 
-MOST_HEAD = 256 << 10
-"""Bytes that the head of an answer may have."""
+MOST_HEAD, LONG = 256 << 10, 64
+"""Bytes that the head of an answer may have; and the name of a header that is kept in mind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,14 @@ class Terms:
         """No connection to the provider was made in time: nothing was sent."""
         message = f"the provider at {self.base} did not answer in time"
         return UpstreamError.before(message, status=504, code="upstream_timeout")
+
+
+def _spelled(raw: bytes) -> tuple[str, str]:
+    spelled = raw.decode("utf-8", "surrogateescape")
+    return spelled, spelled.lower()
+
+
+_name = lru_cache(maxsize=1024)(_spelled)  # providers send the same few
 
 
 class Answer:
@@ -195,9 +204,11 @@ class Connection(asyncio.Protocol):
         if self._head > MOST_HEAD:
             self.fail(self._terms.broken(f"the head of its answer has more than {MOST_HEAD} bytes"))
         elif self._answer is not None and not self._begun:
-            spelled, text = name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape")
+            spelled, low = _name(name) if len(name) <= LONG else _spelled(name)
+            text = value.decode("utf-8", "surrogateescape")
             self._answer.headers.append((spelled, text))
-            self._answer.known.setdefault(spelled.lower(), text)
+            if low not in self._answer.known:
+                self._answer.known[low] = text
 
     def on_headers_complete(self) -> None:
         """Part of httptools' protocol."""

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from guardproxy.core import budget, interventions, policy as policies, pricing, session
 from guardproxy.core.edit import AppendText, Edit, PutBack, Reject, Reply, SpliceUsage
-from guardproxy.core.model import Ask, Decision, Line, Message, Rung
+from guardproxy.core.model import Ask, Line, Message, Rung
 from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.tenant import Tenant
 from guardproxy.core.view import Opening, TurnFact, View
@@ -59,7 +59,7 @@ class Turn:
             self.headers["x-guardproxy-path-session"] = in_path
         self.offset_ms = proxy.clock_offset(self.headers)
         self.outcome = Outcome()
-        self.decision = Decision("pass")
+        self.decision = policies.PASS
         self.edits: tuple[Edit, ...] = ()
         self.new_advice: tuple[Edit, ...] = ()
         self.put_back: tuple[AppendText | PutBack, ...] = ()
@@ -184,6 +184,9 @@ class Turn:
 
     def _edits(self, cleaned: tuple[Edit, ...]) -> tuple[Edit, ...]:
         proxy, ask, view, put_back = self.proxy, self.ask, self.seen, self.put_back
+        splice = (SpliceUsage(),) if ask.may_splice_usage and proxy.policy.splice_usage else ()
+        if self.decision.action == "pass" and not (cleaned or put_back):  # most turns
+            return splice
         if self.decision.ends:
             ask = self.surface.widen(ask)  # the summary speaks of the whole window
         texts = tuple(edit for edit in put_back if isinstance(edit, AppendText))
@@ -192,7 +195,6 @@ class Turn:
         self.new_advice = tuple(edit for edit in advice if edit not in put_back)  # another attempt says the same once
         if any(isinstance(edit, Reply | Reject) for edit in self.new_advice):
             return self.new_advice
-        splice = (SpliceUsage(),) if ask.may_splice_usage and proxy.policy.splice_usage else ()
         return (*put_back, *self.new_advice, *splice)
 
     def _carried_out(self, ask: Ask, context: interventions.Context) -> tuple[Edit, ...]:

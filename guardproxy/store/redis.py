@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import resources
 from typing import Any
 
@@ -272,6 +273,7 @@ def _sources() -> Mapping[str, str]:
     return {name: "".join(folder.joinpath(f).read_text("utf-8") for f in files) for name, files in SCRIPTS.items()}
 
 
+@lru_cache(maxsize=1024)
 def _key(org: str) -> bytes:
     return _codec.prefix(org).encode()
 
