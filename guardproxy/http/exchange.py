@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import cast
 
 import httptools
@@ -19,8 +18,8 @@ from guardproxy.errors import UpstreamError
 BUFFERED = 256 << 10
 """Bytes of an answer that wait for a slow client before no more are read."""
 
-MOST_HEAD, LONG = 256 << 10, 64
-"""Bytes that the head of an answer may have; and the name of a header that is kept in mind."""
+MOST_HEAD = 256 << 10
+"""Bytes that the head of an answer may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +44,6 @@ class Terms:
         """No connection to the provider was made in time: nothing was sent."""
         message = f"the provider at {self.base} did not answer in time"
         return UpstreamError.before(message, status=504, code="upstream_timeout")
-
-
-def _spelled(raw: bytes) -> tuple[str, str]:
-    spelled = raw.decode("utf-8", "surrogateescape")
-    return spelled, spelled.lower()
-
-
-_name = lru_cache(maxsize=1024)(_spelled)  # providers send the same few
 
 
 class Answer:
@@ -164,9 +155,14 @@ class Connection(asyncio.Protocol):
         if self._timer is None:
             self._watch(self._often_s)
         transport.writelines((head, body))
-        while not self._begun and answer.error is None:
-            await answer.wait()
+        try:
+            while not self._begun and answer.error is None:
+                await answer.wait()
+        except BaseException:
+            self.close()
+            raise
         if answer.error is not None:
+            self.close()
             raise answer.error
         return answer
 
@@ -204,11 +200,9 @@ class Connection(asyncio.Protocol):
         if self._head > MOST_HEAD:
             self.fail(self._terms.broken(f"the head of its answer has more than {MOST_HEAD} bytes"))
         elif self._answer is not None and not self._begun:
-            spelled, low = _name(name) if len(name) <= LONG else _spelled(name)
-            text = value.decode("utf-8", "surrogateescape")
+            spelled, text = name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape")
             self._answer.headers.append((spelled, text))
-            if low not in self._answer.known:
-                self._answer.known[low] = text
+            self._answer.known.setdefault(spelled.lower(), text)
 
     def on_headers_complete(self) -> None:
         """Part of httptools' protocol."""

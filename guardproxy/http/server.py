@@ -59,7 +59,7 @@ class _Inline:
         self.create_future, self.call_at, self.time = loop.create_future, loop.call_at, loop.time
 
     def create_task(self, work: Coroutine[object, object, object]) -> Awaitable[object]:
-        return work if work.__name__ == "_handle_request" else self._loop.create_task(work)
+        return work if getattr(work, "__name__", "") == "_handle_request" else self._loop.create_task(work)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._loop, name)

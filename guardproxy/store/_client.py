@@ -71,7 +71,14 @@ class Client:
         sha = self._sha[script]
         deadline = self._loop.time() + self._timeout_s
         packed = pack(("EVALSHA", sha, 1, key, *arguments))
-        reply = await self._ask(packed, deadline)
+        wire = self._wire
+        if wire is None:
+            reply = await self._ask(packed, deadline)
+        else:  # mostly; and a layer less
+            try:
+                reply = await wire.send(packed, deadline)
+            except (Lost, Frozen) as error:
+                reply = await self._ask(packed, deadline, failed=error)
         if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
             load = pack(("SCRIPT", "LOAD", self._source[sha]))
             reply = await self._ask(load + packed, deadline, answers=2)
@@ -107,9 +114,13 @@ class Client:
         if self._wire:
             self._wire.close()
 
-    async def _ask(self, packed: bytes, deadline: float, *, answers: int = 1) -> object:
-        """Every call is safe to send twice, so a lost connection is tried once more."""
-        for last in (False, True):
+    async def _ask(
+        self, packed: bytes, deadline: float, *, answers: int = 1, failed: Lost | Frozen | None = None
+    ) -> object:
+        """Every call is safe to send twice, so a lost connection is tried once more. `failed`: how a first try was."""
+        for last in (False, True) if failed is None else (True,):
+            if isinstance(failed, Frozen):
+                break
             wire = self._wire or await self._reach(deadline)
             try:
                 return await wire.send(packed, deadline, answers=answers)
