@@ -186,7 +186,7 @@ class Fingerprinter:
         if result[5]:
             flags = (flags | _MEDIA) & ~_VOID
             text = f"{text}\0{self.hash16(*result[5]).hex()}"
-        elif not flags & (_FAILED | _PENDING):
+        elif not flags & (_FAILED | _PENDING) and (len(inner) <= outcome.SHORT or tool.waits):
             flags |= self._bare(inner, asked_for, tool)
         printed = self._printed(f"{text}\0{found[1]}" if found is not None and found[1] else text)
         if flags & _FAILED:
@@ -195,7 +195,9 @@ class Fingerprinter:
         if flags & _VOID:
             return printed, finish(self._results, without_digits(inner[:4096])), NO_FP, flags
         rest = None if flags & (_MEDIA | _PENDING | _SILENT) else sketch(text)
-        return printed, printed, NO_FP if rest is None else finish(self._results, b"sketch\0" + rest), flags
+        if rest is None:
+            return printed, printed, NO_FP, flags
+        return printed, printed, finish(self._results, b"sketch\0" + rest), flags
 
     def _printed(self, text: str) -> Fp:
         """A result's fingerprint. A long one is first made short, by a hash that is ten times as quick."""

@@ -195,7 +195,7 @@ def _named(name: str) -> str:
 
 def _called(turn: Round, printer: Fingerprinter, defaults: Defaults) -> _Called:
     """Digest, facts (without their time) and counters of a round with calls."""
-    facts, counts = [], dict[str, int]()
+    facts, counts, exact = [], dict[str, int](), ""
     more = brought(turn, printer) if turn.replies or turn.media else NO_FP
     last = last_answered(turn.results[:AT_MOST]) if more != NO_FP else -1
     for number, (call, result) in enumerate(zip(turn.calls[:AT_MOST], turn.results[:AT_MOST], strict=True)):
@@ -203,9 +203,11 @@ def _called(turn: Round, printer: Fingerprinter, defaults: Defaults) -> _Called:
         if number == last:
             step = adding(step, more, printer, media=bool(turn.media))
         facts.append(pack(step, NO_FP if number or turn.written or not turn.text else printer.words(turn.text)))
-        counts[f"tool:{step.tool}"] = counts.get(f"tool:{step.tool}", 0) + 1
-        counts[f"call:{step.call.hex()}"] = 1  # equal calls of one round are one occurrence
-    return round_digest(printer, turn.calls, turn.text), tuple(facts), counts
+        tool, exact = f"tool:{step.tool}", step.call.hex()
+        counts[tool] = counts.get(tool, 0) + 1
+        counts[f"call:{exact}"] = 1  # equal calls of one round are one occurrence
+    digest = exact if len(turn.calls) == 1 else round_digest(printer, turn.calls, turn.text)  # of one it is the call's
+    return digest, tuple(facts), counts
 
 
 def _spoken(turn: Round, printer: Fingerprinter, now_ms: int, *, genuine: bool) -> tuple[bytes, ...]:
