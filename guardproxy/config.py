@@ -6,7 +6,7 @@ a document are reported at once. A running turn keeps the tree it began with: re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -250,14 +250,15 @@ def _limits(policy: PolicySection) -> tuple[Limit, ...]:
 
 
 def load(
-    path: Path | None, env: Mapping[str, str], overrides: Mapping[str, object] | None = None
+    path: Path | None, env: Mapping[str, str], overrides: Mapping[str, object] | None = None, needed: Sequence[str] = ()
 ) -> tuple[Config, _document.Document]:
     """The configuration in `path` (None: defaults) under `env`, and its plain document, from which `build` makes an
-    equal one in another process. `overrides` are values by dotted path. Raises ConfigError naming every error.
+    equal one in another process. `overrides` are values by dotted path. `needed`: see `_document.spare`. Raises
+    ConfigError naming every error.
     """
     name = str(path) if path else "configuration"
     written = _document.parse(_document.read(path), name) if path else {}
-    document, problems = _document.fill(written, env)
+    document, problems = _document.spare(*_document.fill(written, env), needed)
     if isinstance(document.get("auth"), str):  # the short form, so that what is given beside it finds its place
         document["auth"] = {"mode": document["auth"]}
     for dotted, value in (overrides or {}).items():

@@ -46,7 +46,6 @@ _log = logging.getLogger(__name__)
 SMOOTH = 0.2
 """Weight of the newest turn in a model's correction of token estimates."""
 
-
 PAY_S, SETTLING_S = 2.0, 0.002
 """Seconds between two looks: can a store that was away be told what it missed; have the last closings arrived."""
 
@@ -67,6 +66,7 @@ class Proxy:
     """The parts of one worker. Assembled by `guardproxy.http.worker` from the configuration, and by tests."""
 
     org = DEFAULT_ORG
+    where = ""  # options with which commands reach its store
 
     def __init__(
         self,

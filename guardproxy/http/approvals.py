@@ -15,7 +15,7 @@ from guardproxy.core.tool_rules import ToolRule, first
 from guardproxy.errors import BadAsk, GuardError
 from guardproxy.http import people
 from guardproxy.http.sealed import EDITED, Held, Sealer
-from guardproxy.http.terminal import visible
+from guardproxy.http.terminal import duration, visible
 from guardproxy.store.approvals import STATES, Approval
 from guardproxy.store.audit import Entry
 from guardproxy.store.redis import Store
@@ -175,8 +175,8 @@ def as_json(shown: Shown, *, whole: bool, content: bool = True) -> dict[str, obj
 def row(shown: Shown, now_ms: int) -> tuple[str, ...]:
     """For a table of them; its heads are `HEADS`."""
     one = shown.approval
-    ends = (one.expires_ms - now_ms) // 60_000
-    state = f"pending, {ends:,} min left" if one.state == "pending" and ends >= 0 else one.state
+    left_ms = one.expires_ms - now_ms
+    state = f"pending, {duration(left_ms / 1000)} left" if one.state == "pending" and left_ms >= 0 else one.state
     decided = f"{state} by {one.by}" if one.by else state
     return (one.id, moment(one.asked_ms), visible(one.session), visible(one.tool), visible(decided), about(shown, CELL))
 

@@ -40,12 +40,16 @@ def assemble(
     telemetry: Telemetry,
     *,
     clock_offset: Callable[[Mapping[str, str]], int] | None = None,
+    where: str = "",
 ) -> Proxy:
-    """A worker's proxy for a configuration; call `start` on it inside the running loop."""
+    """A worker's proxy for a configuration; call `start` on it inside the running loop.
+
+    `where`: options with which commands reach its store.
+    """
     upstream, upstreams = _upstreams_of(config, telemetry)
     verifier, private = config.policy.verifier, frozenset(config.outgoing.private_hosts)
     closed = config.store.on_failure == "closed"
-    return Proxy(
+    proxy = Proxy(
         tenancy=_tenancy(config.auth.mode, keys, store, telemetry, closed=closed),
         verifier=_verifier(verifier, private) if verifier.url else None,
         verifier_mode=verifier.mode if config.policy.mode == "enforce" else "observe",
@@ -68,6 +72,8 @@ def assemble(
         fail_closed=closed,
         clock_offset=clock_offset,
     )
+    proxy.where = where
+    return proxy
 
 
 def _tenancy(mode: str, keys: Keys, store: TurnStore, telemetry: Telemetry, *, closed: bool) -> Tenancy | None:

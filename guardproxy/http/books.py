@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -40,6 +41,7 @@ class TurnStore(Protocol):
     async def begin(self, opening: Opening) -> View: ...
     async def settle(self, closing: Closing) -> None: ...
     async def renew(self, org: str, token: str, lease_ms: int) -> None: ...
+    async def note(self, org: str, session: str, record: bytes, once: str) -> None: ...
     async def extend(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> bool: ...
     @property
     def approvals(self) -> Approvals: ...
@@ -107,6 +109,11 @@ class Books:
         if went_well:
             self.live.pop(closing.token, None)
         done(went_well)
+
+    async def note(self, org: str, session: str, record: bytes, once: str) -> None:
+        """Keep the record of a turn that held nothing. Never raises: it is only for who looks later."""
+        with suppress(StoreError):
+            await self._store.note(org, session, record, once)
 
     async def extend(self, opening: Opening, lines: Sequence[Line]) -> bool:
         """Hold what one more attempt of a turn may use. Without the store only a policy that is open has room."""

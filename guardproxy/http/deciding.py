@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from guardproxy.core import advice, episode, interventions, refusal, session
+from guardproxy.core import advice, commands, episode, interventions, refusal, session
 from guardproxy.core.edit import AppendText, DropCalls
 from guardproxy.core.interventions import Context
 from guardproxy.core.interventions._context import progress
@@ -14,9 +15,10 @@ from guardproxy.core.model import NO_FP, Call, Rung
 from guardproxy.core.policy import handed_over
 from guardproxy.core.proposals import Objection
 from guardproxy.core.refusal import worst
+from guardproxy.core.tenant import DEFAULT_ORG
 from guardproxy.http import preparing
 
-__all__ = ["closed", "finalize", "judged", "note", "refused", "summary", "texts", "worst"]
+__all__ = ["closed", "finalize", "judged", "note", "refused", "summary", "texts", "where", "worst"]
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
@@ -37,6 +39,12 @@ def judged(turn: Turn, calls: Sequence[Call], *, repairs: int, refusals: int) ->
         turn.inspection.errors.clear()
     note(turn, found, calls)
     return found
+
+
+def where(turn: Turn) -> str:
+    """The options with which commands reach this run: the store of this proxy, and whose it is."""
+    org = turn.opening.org
+    return turn.proxy.where + (f" --org {shlex.quote(org)}" if org != DEFAULT_ORG else "")
 
 
 def closed(turn: Turn) -> None:
@@ -73,7 +81,7 @@ def texts(calls: int, objections: Sequence[Objection]) -> list[str]:
 def finalize(turn: Turn) -> tuple[str, DropCalls]:
     """The request for an answer without calls, and what stands in its place if there is none."""
     turn.decision = replace(turn.decision, action="finalize", rung=Rung.FINALIZE)
-    context = Context(turn.seen, turn.language, preparing.put_back_texts(turn))
+    context = Context(turn.seen, turn.language, preparing.put_back_texts(turn), where(turn))
     edits = interventions.carry_out(turn.decision, turn.surface.widen(turn.ask), context)
     text = next((one.text.strip() for one in edits if isinstance(one, AppendText)), "")
     drop = next((one for one in edits if isinstance(one, DropCalls)), DropCalls(summary(turn)))
@@ -84,5 +92,6 @@ def summary(turn: Turn) -> str:
     """What the run achieved, as a cut says it, or as the person is told who takes over."""
     decision, told = turn.decision, progress(turn.surface.widen(turn.ask), turn.decision)
     if decision.action == "pause":
-        return advice.handed_over(turn.language, decision, told, f"guardproxy sessions resume {turn.seen.session}")
+        how = commands.go_on(turn.seen.session, "loop", where=where(turn))
+        return advice.handed_over(turn.language, decision, told, how)
     return advice.summary(turn.language, decision, told)

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from guardproxy.errors import GuardError
 from guardproxy.http import client
+
+if TYPE_CHECKING:
+    from guardproxy._settings import Admin
+
+
+def listener(admin: Admin) -> str:
+    """Where the admin listener of a configuration is, for who asks from the same machine."""
+    scheme = "https" if admin.tls.cert else "http"
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(admin.host, admin.host)  # noqa: S104 - compared, not bound
+    return f"{scheme}://{f'[{host}]' if ':' in host.strip('[') else host}:{admin.port}"
 
 
 def switch(admin: str, on: bool | None, token: str = "") -> tuple[bool, bool]:  # noqa: FBT001 - a switch

@@ -51,10 +51,14 @@ _log = logging.getLogger(__name__)
 
 
 class Parent:
-    """One `guardproxy serve`. `load` reads the configuration; it is called again at SIGHUP."""
+    """One `guardproxy serve`. `load` reads the configuration; it is called again at SIGHUP.
 
-    def __init__(self, load: Callable[[], Loaded], secret: str) -> None:
+    `where`: options with which commands reach its store.
+    """
+
+    def __init__(self, load: Callable[[], Loaded], secret: str, where: str = "") -> None:
         self._load = load
+        self._where = where
         self._secret = secret
         self._config, self._document = load()
         self._config.refuse_itself()
@@ -173,6 +177,7 @@ class Parent:
             "host": self._config.listen.host,
             "port": self._port,
             "name": name,
+            "where": self._where,
         }
 
     async def _store_fit(self) -> None:
@@ -237,6 +242,7 @@ class Parent:
             f"metrics and health: {operators.scheme}://{_shown(config.admin.host)}:{operators.port}/metrics",
             *HOW[config.auth.mode],
             *([NO_KEY] if config.auth.mode == "keys" and not config.has_keys else []),
+            f"what its runs do: guardproxy sessions list{self._where}",
             "Point an agent at it with one of:",
             f"  export OPENAI_BASE_URL={base}/v1",
             f'  client = openai.OpenAI(base_url="{base}/v1")',
@@ -281,12 +287,12 @@ def _cannot_listen(section: str, host: str, port: int, error: OSError) -> Config
     return ConfigError(f"cannot listen on {host}:{port} ({section}): {error.strerror or error}; choose another port")
 
 
-def serve(load: Callable[[], Loaded], env: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """Run the parent. Raises GuardError, in words for the operator, when it cannot start."""
+def serve(load: Callable[[], Loaded], env: Mapping[str, str], say: Callable[[str], None], where: str = "") -> None:
+    """Run the parent. Raises GuardError, in words for the operator, when it cannot start. `where`: see `Parent`."""
 
     async def main() -> None:
         config, _ = load()
         secret = secrets.find(env, config.data_dir, shared_store=bool(config.store.url))
-        await Parent(load, secret).run(say)
+        await Parent(load, secret, where).run(say)
 
     asyncio.run(main())

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import orjson
 
+from guardproxy.core import commands
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.scoped_exemption import moment
 from guardproxy.errors import BadAsk, GuardError
@@ -44,11 +45,15 @@ AGENT = 8
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A session with what its turns left in the store (the newest 256), and with its history where it was asked for."""
+    """A session with what its turns left in the store (the newest 256), and with its history where it was asked for.
+
+    `opened_ms`: when a person last let it go on, as far as that matters.
+    """
 
     known: Known
     records: Sequence[TurnRecord]
     history: Sequence[Change] = ()
+    opened_ms: int = 0
 
     @property
     def outcome(self) -> str:
@@ -56,8 +61,16 @@ class Run:
         known = self.known
         if known.state == "closed":
             return "denied" if (known.closed or known.by).startswith("budget.") else "cut"
+        if self.limit is not None:
+            return "denied"
         last = self.records[-1]["outcome"] if self.records else ""
         return "" if last in ("cut", "denied") else last
+
+    @property
+    def limit(self) -> TurnRecord | None:
+        """The refusal of a run that is open but for a limit, which nobody has raised since."""
+        last = _refused(self.records)
+        return last if last and self.known.state == "active" and last["at_ms"] > self.opened_ms else None
 
     @property
     def rule(self) -> str:
@@ -103,7 +116,7 @@ class Runs:
         if known is None:
             raise await reach.unknown(self._store, self._org, session)
         run, history = await asyncio.gather(self._run(known), self._store.runs.history(self._org, session))
-        return Run(run.known, run.records, history)
+        return replace(run, history=history)
 
     async def act(self, verb: str, session: str, by: str, why: str = "", expect: str = "") -> Run:
         """Do one of `VERBS`, or change nothing and say why not. `expect`: the version that the caller saw."""
@@ -148,7 +161,9 @@ class Runs:
         await self._store.audit.note(replace(entry, org=self._org, why=why))
 
     async def _run(self, known: Known) -> Run:
-        return Run(known, _records(await self._store.records(self._org, known.session)))
+        records = _records(await self._store.records(self._org, known.session))
+        changes = await self._store.runs.history(self._org, known.session) if _refused(records) else ()
+        return Run(known, records, opened_ms=max((one.at_ms for one in changes if _opens(one.what)), default=0))
 
 
 def _text(session: str) -> str:
@@ -165,6 +180,15 @@ def _records(raw: Sequence[bytes]) -> list[TurnRecord]:
     return found
 
 
+def _refused(records: Sequence[TurnRecord]) -> TurnRecord | None:
+    """The newest record, if a limit refused that request."""
+    return records[-1] if records and records[-1]["action"] == "deny" else None
+
+
+def _opens(what: str) -> bool:
+    return what.startswith(("extend", "reset"))
+
+
 def as_json(run: Run) -> dict[str, object]:
     """For the admin API: a session as it stands."""
     known = run.known
@@ -176,13 +200,19 @@ def as_json(run: Run) -> dict[str, object]:
         "closed_by_rule": known.closed or None,
         "outcome": run.outcome or None,
         "turns": known.turn,
-        "used": dict(known.used),
+        "used": used(run),
         "agent": run.agent or None,
         "last_rule": run.rule or None,
         "threads": list(known.threads),
         "started_ms": known.started_ms,
         "at_ms": known.at_ms,
     }
+
+
+def used(run: Run) -> dict[str, float]:
+    """What it has used, by the names and in the units of `policy.limits`."""
+    counted = {row: run.known.used.get(row.name) for row in DIMENSIONS.values()}
+    return {row.setting: amount / row.scale if row.scale > 1 else amount for row, amount in counted.items() if amount}
 
 
 def whole_json(run: Run) -> dict[str, object]:
@@ -222,18 +252,22 @@ def row(run: Run) -> tuple[str, ...]:
 
 def _state(run: Run) -> str:
     known = run.known
+    if run.limit is not None:
+        return f"{known.state}, stopped by a limit"
     why = f": {visible(known.why, 60)}" if known.why else ""
     return f"{known.state} by {visible(known.by)}{why}" if known.by else known.state
 
 
-def paragraphs(run: Run) -> list[str]:
-    """All that is to know of one, a fact a line, then its history."""
-    known = run.known
+def paragraphs(run: Run, where: str = "") -> list[str]:
+    """All that is to know of one, a fact a line, then its history. `where`: options with which commands reach it."""
+    known, limit = run.known, run.limit
     _, state, outcome, turns, _, _, rule, last = row(run)
     facts = {
         "session": visible(known.session),
         "state": state,
         "outcome": outcome,
+        "why": f"{visible(limit['reason'])} (rule: {limit['rule']})" if limit else "",
+        "to go on": commands.extend(known.session, limit["rule"], where) if limit else "",
         "turns": f"{turns} since {moment(known.started_ms)}, the last at {last}",
         "used": ", ".join(
             f"{x.setting} {x.show(used)}" for x in DIMENSIONS.values() if (used := known.used.get(x.name))
@@ -242,7 +276,7 @@ def paragraphs(run: Run) -> list[str]:
         "last rule": rule,
         "threads": f"{len(known.threads)}: {', '.join(visible(one, 40) for one in known.threads[:5])}",
     }
-    lines = [f"{name:<11}{text}" for name, text in facts.items()]
+    lines = [f"{name:<11}{text}" for name, text in facts.items() if text]
     lines.append("history" if run.history else "history    nobody changed anything")
     for one in run.history:
         why = f": {visible(one.why)}" if one.why else ""

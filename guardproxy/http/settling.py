@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from guardproxy.core.view import Closing
 from guardproxy.errors import GuardError, StoreError
 from guardproxy.http import closing, reporting
+from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
@@ -35,6 +36,9 @@ def _settle(turn: Turn) -> None:
     if not view.admitted or view.closed:
         if (by := closing.paused_by(turn)) and not view.closed:
             proxy.spawn(_pause(turn, by))  # nothing was held, so there is nothing to settle it with
+        if turn.decision.refused is not None and not view.degraded:
+            once = f"{view.thread}:{view.turn}:{turn.decision.rule}:{turn.decision.count}"
+            proxy.spawn(proxy.books.note(turn.opening.org, view.session, record_of(report), once))
         proxy.done(turn)
         return
     told = closing.closing_of(turn, view, report)

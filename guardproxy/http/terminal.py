@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
+from guardproxy.errors import ConfigError
 
 WIDE = 200
 """Columns of a table that is not shown on a terminal."""
 
 
 def me() -> str:
-    """Who sits at the terminal, as far as the environment says."""
-    return os.environ.get("USER") or os.environ.get("LOGNAME") or "unknown"
+    """Who sits at the terminal: as the environment says, else as the system knows whose process this is."""
+    return os.environ.get("USER") or os.environ.get("LOGNAME") or _account()
+
+
+def _account() -> str:
+    number = os.getuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:  # in a container, a number that nobody has named
+        return f"uid {number}"
 
 
 def visible(text: str, width: int = 0) -> str:
@@ -28,6 +40,28 @@ def visible(text: str, width: int = 0) -> str:
     return f"{shown}… (+{rest:,} characters)" if rest > 0 else shown
 
 
+def duration(seconds: float) -> str:
+    """A stretch of time in its two largest units: `2 d 3 h`, `23 h 59 min`, `40 s`."""
+    left, parts = round(seconds), []
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count} {unit}" if count else "")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if part) or "0 s"
+
+
+def keep(file: Path, raw: bytes) -> None:
+    """Write a conversation, for its owner's eyes only. ConfigError where that cannot be done."""
+    try:
+        file.unlink(missing_ok=True)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+            opened.write(raw)
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}: {error.strerror or error}") from error
+
+
 def show(heads: Sequence[str], rows: Iterable[Sequence[str]], none: str) -> None:
     """Print a table, or `none` where it has no row."""
     table = Table(*heads, box=None, pad_edge=False)
@@ -38,4 +72,7 @@ def show(heads: Sequence[str], rows: Iterable[Sequence[str]], none: str) -> None
     console = Console(markup=False, highlight=False)
     if not console.is_terminal:
         console.width = WIDE
-    console.print(table if table.row_count else none)
+    if table.row_count:
+        console.print(table)
+    else:
+        print(none)  # as it is: a command in it must not be broken into lines

@@ -44,6 +44,9 @@ RECORDS = 256
 NEWEST = 2
 """Rounds of a known conversation sent to `begin`: the last one, and one to spare."""
 
+NOTED_MS, RUN_MS = 10 * 60_000, 25 * 3_600_000
+"""How long an equal refusal is kept no second time; what belongs to a run, as in state.lua."""
+
 KNOWN = 8_000
 """Conversations remembered for that, up to twice as many; some 100 bytes each."""
 
@@ -187,6 +190,15 @@ class Store:
         """Whether the caller is the first to ask within `ttl_ms`: for what must happen once."""
         key = f"{_codec.prefix(org)}claim:{name}"
         return await self._client.command("SET", key, "1", "NX", "PX", ttl_ms) is not None
+
+    async def note(self, org: str, session: str, record: bytes, once: str) -> None:
+        """Keep the record of a turn that held nothing, so that no closing brings it. The same refusal is kept `once`."""
+        if not await self.claim(org, f"noted:{session}:{once}", NOTED_MS):
+            return
+        key = f"{_codec.prefix(org)}x:{session}"
+        await self._client.command("RPUSH", key, record)
+        await self._client.command("LTRIM", key, -RECORDS, -1)
+        await self._client.command("PEXPIRE", key, RUN_MS)
 
     async def records(self, org: str, session: str) -> list[bytes]:
         """The newest 256 turn records of a session, oldest first."""

@@ -112,6 +112,11 @@ def summary(language: str, decision: Decision, progress: Progress) -> str:
     return "\n".join(lines)
 
 
+def way_on(language: str, how: str) -> str:
+    """The line that says by which command a run goes on."""
+    return str(LANGUAGES[language].HOW).format(how=_quoted(how))
+
+
 def refusal(language: str, rule: str, facts: Facts, period: int = 1) -> str:
     """What a model gets as the result of a call that was refused because it belongs to a loop.
 

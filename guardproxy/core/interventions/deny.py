@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from guardproxy.core import advice
+from guardproxy.core import advice, commands
 from guardproxy.core.edit import Edit, Reject
 from guardproxy.core.interventions._context import Context, progress
 from guardproxy.core.model import Ask, Decision
@@ -13,4 +13,8 @@ STATUS = 400
 
 def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...]:
     """The error, which says which limit, how much is used, and what was found."""
-    return (Reject(STATUS, "budget_exceeded", advice.summary(context.language, decision, progress(ask, decision))),)
+    text = advice.summary(context.language, decision, progress(ask, decision))
+    if decision.refused is None or not decision.refused.key:  # of the run, not of whose it is
+        how = commands.extend(context.view.session, decision.rule, context.where)
+        text = f"{text}\n{advice.way_on(context.language, how)}"
+    return (Reject(STATUS, "budget_exceeded", text),)
