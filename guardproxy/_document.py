@@ -106,9 +106,7 @@ def fill(document: Document, env: Mapping[str, str]) -> tuple[Document, dict[str
     return walk(document, ()), problems
 
 
-def spare(
-    document: Document, problems: Mapping[str, str], needed: Sequence[str]
-) -> tuple[Document, Mapping[str, str]]:
+def spare(document: Document, problems: Mapping[str, str], needed: Sequence[str]) -> tuple[Document, Mapping[str, str]]:
     """Leave out what a command can do without that only reaches the store: a key of the provider's that is not in its
     environment. `needed`: the sections in which every reference must be answered; empty = all.
     """

@@ -89,7 +89,8 @@ def test_trace_of_an_unknown_session(capsys: pytest.CaptureFixture[str], tmp_pat
     code, out, err = run(capsys, "trace", "nobody", "--data-dir", str(tmp_path / "data"))
 
     assert (code, out) == (1, "")
-    assert err == "guardproxy: the store has no session 'nobody'; it has none at all\n"
+    told = f"it has none at all (the store in {tmp_path / 'data'} was asked; that of another proxy is reached with "
+    assert err == f"guardproxy: the store has no session 'nobody'; {told}its --config FILE or --data-dir DIR)\n"
 
 
 @pytest.mark.parametrize("command", [["trace", "s"], ["false-alarm", "s"], ["false-alarms"]], ids=lambda one: one[0])

@@ -16,7 +16,10 @@ RAISED = {
     "total_tokens": "--tokens N",
     "cost_usd": "--cost DOLLARS",
 }
-"""Limits that `sessions extend` raises, by the option that does. The others begin anew with `sessions reset`."""
+"""Limits that `sessions extend` raises, by the option that does."""
+
+JUDGED = ("consecutive_failures", "same_call", "calls_per_tool")
+"""Limits that are read off the steps: they begin anew with `sessions reset`."""
 
 UNSAFE = frozenset("<>`")
 """Characters that are written otherwise in our texts: what is pasted would be another name."""
@@ -36,9 +39,9 @@ def go_on(session: str, paused_by: str, about: str = "", where: str = "") -> str
 
 def extend(session: str, about: str, where: str = "") -> str:
     """What gives a run more of a limit. `about` names it, as `policy.limits` does."""
-    option = next((option for limit, option in RAISED.items() if limit in about), "")
-    if not option:
+    if any(limit in about for limit in JUDGED):
         return command("sessions", "reset", session, where=where)
+    option = next((option for limit, option in RAISED.items() if limit in about), RAISED["turns"])
     return command("sessions", "extend", session, *option.split(), where=where)
 
 

@@ -37,7 +37,7 @@ def store_of(config: Config, org: str = DEFAULT_ORG) -> str:
 
 
 def options(file: Path | None, data_dir: str | None) -> str:
-    """The options with which other commands reach the store of this one, from whatever folder; with a blank in front."""
+    """The options with which other commands reach the store of this one, from any folder; with a blank in front."""
     given = {"--config": file, "--data-dir": data_dir}
     paths = {option: Path(path).expanduser().absolute() for option, path in given.items() if path}
     return "".join(f" {option} {shlex.quote(str(path))}" for option, path in paths.items())

@@ -42,7 +42,8 @@ def visible(text: str, width: int = 0) -> str:
 
 def duration(seconds: float) -> str:
     """A stretch of time in its two largest units: `2 d 3 h`, `23 h 59 min`, `40 s`."""
-    left, parts = round(seconds), []
+    left = round(seconds)
+    parts: list[str] = []
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
         count, left = divmod(left, size)
         if count or parts:
@@ -75,4 +76,4 @@ def show(heads: Sequence[str], rows: Iterable[Sequence[str]], none: str) -> None
     if table.row_count:
         console.print(table)
     else:
-        print(none)  # as it is: a command in it must not be broken into lines
+        console.print(none, soft_wrap=True)  # a command in it must not be broken into lines

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from guardproxy.http import terminal
@@ -23,6 +25,22 @@ def test_visible(text: str, width: int, shown: str) -> None:
     assert terminal.visible(text, width) == shown
 
 
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (0, "0 s"),
+        (39.6, "40 s"),
+        (60, "1 min"),
+        (3599, "59 min 59 s"),
+        (86_399, "23 h 59 min"),
+        (3605, "1 h"),
+        (1e6, "11 d 13 h"),
+    ],
+)
+def test_duration(seconds: float, told: str) -> None:
+    assert terminal.duration(seconds) == told
+
+
 def test_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.show(("id", "wants"), [("a1", "[red]x[/red]"), ("b22", "y")], "nothing")
 
@@ -34,13 +52,14 @@ def test_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_table_without_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal.show(("id",), [], "nothing waits")
+    told = f"nothing waits in {'a' * 300} b"
+    terminal.show(("id",), [], told)
 
-    assert capsys.readouterr().out == "nothing waits\n"
+    assert capsys.readouterr().out == f"{told}\n"
 
 
 @pytest.mark.parametrize(
-    ("env", "name"), [({"USER": "ann"}, "ann"), ({"LOGNAME": "bob"}, "bob"), ({"USER": ""}, "unknown"), ({}, "unknown")]
+    ("env", "name"), [({"USER": "ann"}, "ann"), ({"LOGNAME": "bob"}, "bob"), ({"USER": ""}, "cleo"), ({}, "cleo")]
 )
 def test_me(env: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("USER", "LOGNAME"):
@@ -48,4 +67,9 @@ def test_me(env: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch) -> 
     for variable, value in env.items():
         monkeypatch.setenv(variable, value)
 
+    monkeypatch.setattr("os.getuid", lambda: 4321)
+    monkeypatch.setattr("pwd.getpwuid", lambda number: SimpleNamespace(pw_name={4321: "cleo"}[number]))
+
     assert terminal.me() == name
+    monkeypatch.setattr("os.getuid", lambda: 7)
+    assert terminal.me() == (env.get("USER") or env.get("LOGNAME") or "uid 7")

@@ -26,7 +26,7 @@ class Change(Model):
 
 
 class Session(Model):
-    """A run as it stands. `used`: by the names and in the units of `policy.limits` (turns, tokens, seconds, dollars)."""
+    """A run as it stands. `used`: by the names and in the units of `policy.limits` (turns, tokens, dollars)."""
 
     session: str
     state: State

@@ -41,11 +41,12 @@ HELD: dict[str, tuple[dict[str, str], Decision, tuple[str, ...]]] = {
         ("guardproxy approvals answer apr_1 TEXT",),
     ),
     "by a budget, later": (
-        {"paused": "budget"}, replace(PAUSED, rule="paused.budget"), ("guardproxy sessions extend run-7",)),
+        {"paused": "budget"}, replace(PAUSED, rule="paused.budget", reason="limit wall_seconds of 2 s: 3 s used"),
+        ("guardproxy sessions extend run-7 --seconds SECONDS",)),
     "by a budget, once": (
         {},
         Decision("pause", Rung.CUT, "budget.cost_usd", 1, "limit cost_usd of $1.00: $1.00 used"),
-        ("$1.00 used", "guardproxy sessions extend run-7"),
+        ("$1.00 used", "guardproxy sessions extend run-7 --cost DOLLARS"),
     ),
 }  # fmt: skip
 
