@@ -205,9 +205,9 @@ def _replay(given: argparse.Namespace) -> int:
 
 
 def _trace(given: argparse.Namespace) -> int:
-    from guardproxy.http import trace  # noqa: PLC0415 - heavy
+    from guardproxy.http import reach, trace  # noqa: PLC0415 - heavy
 
-    trace.show(_reaching(given), given.org, given.session)
+    trace.show(_reaching(given), given.org, given.session, reach.options(given.config, given.data_dir))
     return OK
 
 

@@ -12,9 +12,7 @@ from dataclasses import dataclass, replace
 
 import orjson
 
-from guardproxy.core import commands
 from guardproxy.core.budget import DIMENSIONS
-from guardproxy.core.scoped_exemption import moment
 from guardproxy.errors import BadAsk, GuardError
 from guardproxy.http import people, reach
 from guardproxy.http.sealed import CHECKPOINT, Sealer
@@ -38,9 +36,6 @@ VERBS = {
 
 LISTED = 1000
 """Runs that are looked at for a list: 40 ms for the store and for who asks."""
-
-AGENT = 8
-"""Digits of an agent's digest that are shown: enough to tell one's agents apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +102,7 @@ class Runs:
             raise BadAsk(f"must be one of {', '.join(STATES)}", param="state")
         known = await self._store.list_sessions(self._org, LISTED)
         wanted = sorted((one for one in known if state in ("", one.state)), key=lambda one: (-one.at_ms, one.session))
-        return [await self._run(one) for one in wanted[skip : skip + limit]]
+        return [await self.of(one) for one in wanted[skip : skip + limit]]
 
     async def shown(self, session: str) -> Run:
         """One run with its history. `GuardError` 404 names some that there are."""
@@ -115,7 +110,7 @@ class Runs:
         known = await self._store.session_state(self._org, session)
         if known is None:
             raise await reach.unknown(self._store, self._org, session)
-        run, history = await asyncio.gather(self._run(known), self._store.runs.history(self._org, session))
+        run, history = await asyncio.gather(self.of(known), self._store.runs.history(self._org, session))
         return replace(run, history=history)
 
     async def act(self, verb: str, session: str, by: str, why: str = "", expect: str = "") -> Run:
@@ -160,7 +155,8 @@ class Runs:
         """Write into the audit what was done to one of them."""
         await self._store.audit.note(replace(entry, org=self._org, why=why))
 
-    async def _run(self, known: Known) -> Run:
+    async def of(self, known: Known) -> Run:
+        """The run of a session, without its history."""
         records = _records(await self._store.records(self._org, known.session))
         changes = await self._store.runs.history(self._org, known.session) if _refused(records) else ()
         return Run(known, records, opened_ms=max((one.at_ms for one in changes if _opens(one.what)), default=0))
@@ -231,54 +227,3 @@ def kept_json(kept: Checkpoint) -> bytes:
     """A checkpoint, with its messages byte for byte as they were sent."""
     head = {"session": kept.session, "generation": kept.generation, "at_ms": kept.at_ms}
     return orjson.dumps(head | {"messages": orjson.Fragment(kept.messages)})
-
-
-def name(run: Run) -> str:
-    """Its id, for a terminal."""
-    return visible(run.known.session)
-
-
-HEADS = ("session", "state", "outcome", "turns", "cost", "agent", "last rule", "last turn")
-"""Over the rows."""
-
-
-def row(run: Run) -> tuple[str, ...]:
-    """For a table of them."""
-    known = run.known
-    cost = DIMENSIONS["cost_microusd"].show(known.used.get("cost_microusd", 0))
-    told = (run.outcome or "–", str(known.turn), cost, run.agent[:AGENT] or "–", run.rule or "–")
-    return (visible(known.session), _state(run), *told, moment(known.at_ms))
-
-
-def _state(run: Run) -> str:
-    known = run.known
-    if run.limit is not None:
-        return f"{known.state}, stopped by a limit"
-    why = f": {visible(known.why, 60)}" if known.why else ""
-    return f"{known.state} by {visible(known.by)}{why}" if known.by else known.state
-
-
-def paragraphs(run: Run, where: str = "") -> list[str]:
-    """All that is to know of one, a fact a line, then its history. `where`: options with which commands reach it."""
-    known, limit = run.known, run.limit
-    _, state, outcome, turns, _, _, rule, last = row(run)
-    facts = {
-        "session": visible(known.session),
-        "state": state,
-        "outcome": outcome,
-        "why": f"{visible(limit['reason'])} (rule: {limit['rule']})" if limit else "",
-        "to go on": commands.extend(known.session, limit["rule"], where) if limit else "",
-        "turns": f"{turns} since {moment(known.started_ms)}, the last at {last}",
-        "used": ", ".join(
-            f"{x.setting} {x.show(used)}" for x in DIMENSIONS.values() if (used := known.used.get(x.name))
-        ),
-        "agent": run.agent or "–",
-        "last rule": rule,
-        "threads": f"{len(known.threads)}: {', '.join(visible(one, 40) for one in known.threads[:5])}",
-    }
-    lines = [f"{name:<11}{text}" for name, text in facts.items() if text]
-    lines.append("history" if run.history else "history    nobody changed anything")
-    for one in run.history:
-        why = f": {visible(one.why)}" if one.why else ""
-        lines.append(f"  {moment(one.at_ms)}  {visible(one.what)} by {visible(one.by) or 'nobody'}{why}")
-    return lines

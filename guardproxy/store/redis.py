@@ -192,7 +192,7 @@ class Store:
         return await self._client.command("SET", key, "1", "NX", "PX", ttl_ms) is not None
 
     async def note(self, org: str, session: str, record: bytes, once: str) -> None:
-        """Keep the record of a turn that held nothing, so that no closing brings it; of equal ones (`once`) the first."""
+        """Keep the record of a turn that held nothing, which no closing brings; of equal ones (`once`) the first."""
         if not await self.claim(org, f"noted:{session}:{once}", NOTED_MS):
             return
         key = f"{_codec.prefix(org)}x:{session}"
