@@ -9,6 +9,7 @@ import pytest
 
 from guardproxy import config
 from guardproxy._settings import DEFAULT_UPSTREAM
+from guardproxy.cli import NEEDED
 from guardproxy.core import completion
 from guardproxy.core.budget import Limit
 from guardproxy.core.detectors import RULES
@@ -698,3 +699,32 @@ def test_who_is_told_and_asked_is_signed_and_not_shown(tmp_path: Path, section: 
             tmp_path, (f"{section}: {text}" if section == "webhook" else f"policy: {{verifier: {text}}}"), {"S": "s3c"}
         )
     assert "s3c" not in caught.value.message.replace(f"{section}.secret", "")
+
+
+FOR_COMMANDS = {
+    "a provider's key": ("upstream: {url: 'https://a.example/v1', api_key: '${NOT_SET}'}", True),
+    "keys in a list": ("upstreams: [{name: a, url: 'https://a.example/v1', api_key: '${NOT_SET}'}]", True),
+    "a webhook's secret": ("webhook: {url: 'https://a.example', secret: '${NOT_SET}'}", True),
+    "a verifier's": ("policy: {verifier: {url: 'https://a.example', secret: '${NOT_SET}'}, mode: observe}", True),
+    "a price": ("prices: {models: {'gpt-4.1*': {input: '${NOT_SET}', output: 1}}}", True),
+    "the store": ("store: {url: '${NOT_SET}'}", False),
+    "where operators connect": ("admin: {port: '${NOT_SET}'}", False),
+    "a rule for calls": ("tools: {deny: ['${NOT_SET}']}", False),
+    "wrong besides": ("upstream: {api_key: '${NOT_SET}'}\nstore: {nonsense: 1}", False),
+}
+
+
+@pytest.mark.parametrize("name", FOR_COMMANDS)
+def test_a_command_does_without_the_provider_s_key(name: str, tmp_path: Path) -> None:
+    """It only reaches the store; whoever types it need not have the environment of the proxy. `serve` needs all."""
+    text, fine = FOR_COMMANDS[name]
+    file = tmp_path / "c.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError):
+        config.load(file, {})
+    if fine:
+        found, _ = config.load(file, {}, needed=NEEDED)
+        assert found.policy.mode == ("observe" if "observe" in text else "enforce")
+    else:
+        with pytest.raises(ConfigError):
+            config.load(file, {}, needed=NEEDED)

@@ -18,8 +18,6 @@ from guardproxy.store.redis import Store
 
 T = TypeVar("T")
 
-NOT_FOUND = 404
-
 PATIENCE_MS = 5000
 """A person waits longer than a request may."""
 
@@ -63,7 +61,7 @@ def ask(config: Config, work: Callable[[Store], Awaitable[T]], *, fresh: bool = 
         try:
             return asyncio.run(_ask(config, path, work))
         except GuardError as error:
-            if error.status != NOT_FOUND:
+            if error.status != 404:
                 raise
             told = f"{error.message} ({store_of(config)} was asked; {ELSEWHERE})"
             raise GuardError(told, status=error.status, code=error.code, param=error.param) from error

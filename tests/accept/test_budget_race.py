@@ -115,6 +115,9 @@ class Twice:
     async def settle(self, closing: Closing) -> None:
         await asyncio.gather(self._store.settle(closing), self._store.settle(closing))
 
+    async def note(self, org: str, session: str, record: bytes, once: str) -> None:
+        await self._store.note(org, session, record, once)
+
     async def renew(self, org: str, token: str, lease_ms: int) -> None:
         await self._store.renew(org, token, lease_ms)
         await self._store.renew(org, token, lease_ms)

@@ -39,8 +39,8 @@ async def _life(store: Store) -> None:
         message = answer.json.get("choices", [{}])[0].get("message")
         if message:
             history.append(message)
-        for call in (message or {}).get("tool_calls") or ():
-            history.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+        calls = (message or {}).get("tool_calls") or ()
+        history.extend({"role": "tool", "tool_call_id": call["id"], "content": result} for call in calls)
 
     async with live(store, **SECTIONS) as running:
         running.settled = True
