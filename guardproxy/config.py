@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError
 from guardproxy import _document, _kinds as kinds, _sections
 from guardproxy._settings import (
     Admin,
+    Budgets,
     Limits,
     Listen,
     Overload,
@@ -36,6 +37,7 @@ from guardproxy.core.policy import PROFILES, Policy
 from guardproxy.core.pricing import Rates
 from guardproxy.core.terms import Approvals, Checkpoints, Final
 from guardproxy.core.tool_rules import ToolRules
+from guardproxy.core.windows import Budget
 from guardproxy.errors import ConfigError
 
 Detectors = _sections.detectors(Section, detectors.RULES)
@@ -56,6 +58,9 @@ CheckpointsSection = _sections.section(Section, "CheckpointsSection", Checkpoint
 
 class PolicySection(Section):
     """What is done about loops and budgets. `mode: observe` reports and does nothing. `detectors` over `preset`.
+
+    `deny_status` of `budget_exceeded`; `shrink_to_fit`: what has no room asks for less output; `unmetered`: what
+    becomes of routes that no budget counts, where there are `budgets`.
 
     `refuse`: what becomes of a call that repeats a loop, or that is forbidden (`tools.deny`). `on_cut`, `on_budget`:
     `pause` hands the run to a person in place of its end.
@@ -79,6 +84,9 @@ class PolicySection(Section):
     verifier: Verifier = Verifier()
     on_cut: Literal["cut", "pause"] = "cut"
     on_budget: Literal["deny", "pause"] = "deny"
+    deny_status: kinds.DenyStatus = 400
+    shrink_to_fit: bool = False
+    unmetered: Literal["refuse", "pass"] = "refuse"
 
 
 Tools = _sections.section(Section, "Tools", Rules, ToolRules)
@@ -98,6 +106,7 @@ class Config(Section):
     store: StoreSection = StoreSection()
     policy: PolicySection = Field(default_factory=PolicySection)
     prices: Prices = Prices()
+    budgets: Budgets = ()
     overload: Overload = Overload()
     webhook: Webhook = Webhook()
     telemetry: TelemetrySection = TelemetrySection()
@@ -145,7 +154,14 @@ class Config(Section):
             checkpoints=_sections.value(policy.checkpoints, Checkpoints),
             on_cut=policy.on_cut,
             on_budget=policy.on_budget,
+            deny_status=policy.deny_status,
+            shrink_to_fit=policy.shrink_to_fit,
+            unmetered=policy.unmetered,
         )
+
+    def budget_values(self) -> tuple[Budget, ...]:
+        """The budgets of the default org as `core` takes them."""
+        return tuple(one.value() for one in self.budgets)
 
     def rules_value(self) -> Rules:
         """The knowledge about tools as `core` takes it."""

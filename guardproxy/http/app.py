@@ -20,12 +20,14 @@ from guardproxy.api.chat import OFF, Options
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.memo import Memo
 from guardproxy.core.policy import Policy
+from guardproxy.core.tenant import Tenant
 from guardproxy.core.view import Identity
 from guardproxy.errors import BadAsk, GuardError, Overloaded
 from guardproxy.http import intake, passing, preparing, route as routing, watching
 from guardproxy.http.books import Books, TurnStore
 from guardproxy.http.ledger import Ledger
 from guardproxy.http.prices import Prices
+from guardproxy.http.room import NOBODY, Budgets
 from guardproxy.http.route import Target
 from guardproxy.http.sealed import Sealer
 from guardproxy.http.server import Server
@@ -42,7 +44,6 @@ _log = logging.getLogger(__name__)
 
 SMOOTH = 0.2
 """Weight of the newest turn in a model's correction of token estimates."""
-
 
 PAY_S, SETTLING_S = 2.0, 0.002
 """Seconds between two looks: can a store that was away be told what it missed; have the last closings arrived."""
@@ -81,6 +82,7 @@ class Proxy:
         verifier: Verifier | None = None,
         verifier_mode: str = "enforce",
         webhook: Webhook | None = None,
+        budgets: Budgets | None = None,
         lease_ms: int = 120_000,
         fail_closed: bool = False,
         clock_offset: Callable[[Mapping[str, str]], int] | None = None,
@@ -96,11 +98,12 @@ class Proxy:
         self.options = options if options.used else OFF
         self.provider = provider
         self.lease_ms = lease_ms
-        self.clock_offset = clock_offset or _no_offset
+        self.clock_offset = clock_offset or (lambda _headers: 0)
         self.books = Books(store, closed=fail_closed, now_ms=lambda: time.time_ns() // 1_000_000)
         self.sealer = Sealer(ledger_key)
         self.verifier = verifier
         self.webhook = webhook
+        self.budgets = budgets or Budgets()
         self.wants = preparing.wants(policy, verifies=verifier_mode if verifier is not None else "")
         self.verifier_mode = verifier_mode
         self.turns: set[Turn] = set()
@@ -219,6 +222,10 @@ class Proxy:
     def _retried(self, error_type: str) -> None:
         self.telemetry.count("upstream.retries", {"provider": self.provider, "error.type": error_type}, 1)
 
+    def tenant_of(self, _headers: Mapping[str, str]) -> Tenant:
+        """Who pays for a request with these headers."""
+        return NOBODY
+
     def knows(self, who: Identity) -> bool:
         """Whether this worker delivered the newest round of a conversation: then the store knows what came before."""
         return any(self._delivered[link] for link in who.named(who.links))
@@ -288,7 +295,3 @@ def _error(surface: ModuleType, error: GuardError, headers: list[tuple[str, str]
     kind = ("Content-Type", "application/json")
     more = [] if error.status >= 500 else [("x-should-retry", "false")]
     return web.Response(status=error.status, body=surface.error(error, {}), headers=[kind, *more, *(headers or [])])
-
-
-def _no_offset(_headers: Mapping[str, str]) -> int:
-    return 0

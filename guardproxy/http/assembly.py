@@ -11,6 +11,7 @@ from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.http.app import Bounds, Proxy
 from guardproxy.http.books import TurnStore
 from guardproxy.http.prices import Prices
+from guardproxy.http.room import Budgets
 from guardproxy.http.signed import Receiver
 from guardproxy.http.upstream import Upstream
 from guardproxy.http.verifier import Verifier
@@ -50,6 +51,7 @@ def assemble(
         upstream=upstream,
         store=store,
         telemetry=telemetry,
+        budgets=Budgets(config.budget_values()),
         printer=Fingerprinter(keys.fingerprint, config.rules_value()),
         prices=Prices(table, fallback),
         ledger_key=keys.ledger,

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from guardproxy.http.app import Proxy
 
 
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that only look: lists of models and files."""
+
+
 async def forward(proxy: Proxy, request: web.BaseRequest, path: str) -> web.StreamResponse:
     """The provider's answer to a route that guardproxy does not read. Neither body is held in memory."""
     route = path.partition("?")[0]
@@ -27,6 +31,9 @@ async def forward(proxy: Proxy, request: web.BaseRequest, path: str) -> web.Stre
     if request.headers.get("Upgrade", "").lower() == "websocket":
         message = "WebSocket is not spoken here; use POST"
         return _error(BadAsk(message, status=426, code="upgrade_required"))
+    if request.method not in SAFE and proxy.policy.unmetered == "refuse" and _metered(proxy, request):
+        message = f"{route} is not counted, and there are budgets here that it would pass by (policy.unmetered)"
+        return _error(BadAsk(message, code="route_not_metered"))
     proxy.telemetry.count("passthrough", {"method": request.method}, 1)
     headers = proxy.upstream.request_headers(request.headers, identity=False, plain=False)
     body = None
@@ -44,6 +51,10 @@ async def forward(proxy: Proxy, request: web.BaseRequest, path: str) -> web.Stre
     finally:
         if body is not None:
             body.over()
+
+
+def _metered(proxy: Proxy, request: web.BaseRequest) -> bool:
+    return proxy.budgets.meter(proxy.tenant_of(intake.lower(request.headers)))
 
 
 class Upload:

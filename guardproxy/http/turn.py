@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from guardproxy.core import budget, interventions, policy as policies, pricing, session
-from guardproxy.core.edit import AppendText, Edit, PutBack, Reject, Reply, SpliceUsage
-from guardproxy.core.model import Ask, Decision, Line, Message, Rung, Usage
+from guardproxy.core import interventions, policy as policies, session
+from guardproxy.core.edit import AppendText, Edit, LimitOutput, PutBack, Reject, Reply, SpliceUsage
+from guardproxy.core.model import Ask, Decision, Message, Rung
 from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.view import Opening, View
 from guardproxy.errors import BadAsk, GuardError, StoreError
@@ -26,7 +26,9 @@ from guardproxy.http import (
     preparing,
     relay,
     reporting,
+    room,
     settling,
+    soft_limits,
     stopping,
 )
 from guardproxy.http.outcome import Outcome
@@ -35,6 +37,7 @@ from guardproxy.http.whole import whole
 if TYPE_CHECKING:
     from guardproxy.api.chat import Joint
     from guardproxy.core.proposals import Inspection
+    from guardproxy.core.tenant_budget import Crossed, Due
     from guardproxy.http.app import Proxy
     from guardproxy.http.look import Look
     from guardproxy.telemetry.report import TurnReport
@@ -58,6 +61,10 @@ class Turn:
         self.offset_ms = proxy.clock_offset(self.headers)
         self.outcome = Outcome()
         self.decision = Decision("pass")
+        self.tenant = proxy.tenant_of(self.headers)
+        self.dues: tuple[Due, ...] = ()
+        self.crossed: tuple[Crossed, ...] = ()
+        self.shrunk: tuple[LimitOutput, ...] = ()
         self.edits: tuple[Edit, ...] = ()
         self.new_advice: tuple[Edit, ...] = ()
         self.put_back: tuple[AppendText | PutBack, ...] = ()
@@ -103,23 +110,27 @@ class Turn:
         self.opening = self._opening()
         begun = time.perf_counter_ns()
         self.view = await self._begin()
+        if self.view.short:
+            await room.make(self)
         self.outcome.begin_ns = time.perf_counter_ns() - begun
-        if self.view.paused == "approval" and proxy.policy.approvals.way == "hold":
+        if self.seen.paused == "approval" and proxy.policy.approvals.way == "hold":
             await approving.wait(self)
         lost = False
-        if self.view.ledger:
-            self.put_back, lost = proxy.ledger.put_back(self.message, self.view.ledger)
+        if self.seen.ledger:
+            self.put_back, lost = proxy.ledger.put_back(self.message, self.seen.ledger)
         exempt: tuple[ScopedExemption, ...] = ()
-        if self.view.exempt or self.view.degraded:
-            exempt = await proxy.books.exemptions.of(self.ask, self.view, self.opening.org, proxy.printer)
-        self.decision = policies.decide(self.view, proxy.policy, lost=lost, exempt=exempt)
+        if self.seen.exempt or self.seen.degraded:
+            exempt = await proxy.books.exemptions.of(self.ask, self.seen, self.opening.org, proxy.printer)
+        self.decision = policies.decide(self.seen, proxy.policy, lost=lost, exempt=exempt, due=self.dues)
         if self.decision.exempted:
             proxy.books.exemptions.hit(self.opening.org, self.decision.exempted)
         cleaned = preparing.clean(self) if proxy.wants.cleans and self.seen.admitted and not self.seen.panic else ()
+        if self.dues:
+            cleaned = (*cleaned, *soft_limits.look(self))
         self.edits = self._edits(cleaned)
         if proxy.policy.checkpoints.enabled and checkpointing.wanted(self):
             proxy.spawn(checkpointing.keep(self))
-        if self.decision.rung < Rung.FINALIZE and self.view.admitted:
+        if self.decision.rung < Rung.FINALIZE and self.seen.admitted:
             self.inspection = preparing.inspection(self, exempt)
 
     def _opening(self) -> Opening:
@@ -128,16 +139,14 @@ class Turn:
         if not identity.fresh and not proxy.knows(identity):
             ask = self.ask = self.surface.widen(ask)
         self.rates = proxy.prices.rates(ask.model)
-        estimate = pricing.estimate_input(len(self.body.plain), proxy.factor(ask.model))
-        most = min(ask.max_tokens or proxy.policy.default_output_hold, proxy.policy.default_output_hold)
-        most *= max(1, ask.choices)
-        self.need = budget.Need(estimate, most, pricing.cost(self.rates, Usage(input=estimate, output=most)))
+        self.need = room.need(self)
+        self.dues = proxy.budgets.of(self.tenant, ask.model, self._now_ms())
         return Opening(
             token=proxy.token(),
             org=proxy.org,
             identity=identity,
             fact=session.observe(ask, proxy.printer, self._now_ms()),
-            lines=budget.price(proxy.policy.stored, self.need),
+            lines=room.lines(self, self.need),
             lease_ms=proxy.lease_ms,
             tooled=bool(ask.tools),
             offset_ms=self.offset_ms,
@@ -185,13 +194,13 @@ class Turn:
         if self.decision.rung >= Rung.FINALIZE:
             ask = self.surface.widen(ask)  # the summary speaks of the whole window
         texts = tuple(edit for edit in put_back if isinstance(edit, AppendText))
-        context = interventions.Context(view, self.language, texts)
+        context = interventions.Context(view, self.language, texts, proxy.policy.deny_status)
         advice = (*cleaned, *self._carried_out(ask, context))
         self.new_advice = tuple(edit for edit in advice if edit not in put_back)  # another attempt says the same once
         if any(isinstance(edit, Reply | Reject) for edit in self.new_advice):
             return self.new_advice
         splice = (SpliceUsage(),) if ask.may_splice_usage and proxy.policy.splice_usage else ()
-        return (*put_back, *self.new_advice, *splice)
+        return (*put_back, *self.new_advice, *self.shrunk, *splice)
 
     def _carried_out(self, ask: Ask, context: interventions.Context) -> tuple[Edit, ...]:
         """The intervention's edits. One that raises is never the cause of a failed request: it goes on without."""
@@ -236,14 +245,6 @@ class Turn:
     def late_action(self) -> bool:
         """Whether something was decided after the headers were sent."""
         return self.response is not None and self.decision.action != self.said_action
-
-    def need_more(self, size: int) -> tuple[Line, ...]:
-        """The lines to hold for one more attempt, whose request is `size` bytes longer."""
-        proxy = self.proxy
-        estimate = pricing.estimate_input(len(self.body.plain) + size, proxy.factor(self.ask.model))
-        usage = Usage(input=estimate, output=self.need.output_tokens)
-        need = budget.Need(estimate, self.need.output_tokens, pricing.cost(self.rates, usage))
-        return budget.price(proxy.policy.stored, need)
 
     def stop(self, why: str) -> None:
         """End this turn now: somebody has cut the run. The provider's stream is closed, the client is told."""
