@@ -29,6 +29,7 @@ ELSEWHERE = {
     "core/advice/zh.py": ("tests/core/test_advice.py", "texts are data; one table for both languages"),
     "core/view.py": ("tests/store", "values only; what the store is asked and answers"),
     "replaying/told.py": ("tests/test_replay.py", "values only; what a replay makes of a run"),
+    "core/tenant.py": ("tests/core/test_tenant_budget.py", "values only; who pays is asked there"),
     "demo/local.py": ("tests/demo/test_run.py", "needs the extra local-model; run there if it is installed"),
     "http/assembly.py": ("tests/http/test_worker.py", "wiring; every test over HTTP and every worker goes through it"),
     "http/settling.py": ("tests/http/test_turn.py", "the end of every turn; with the store there, away and failing"),

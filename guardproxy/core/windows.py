@@ -15,7 +15,10 @@ from urllib.parse import quote
 from guardproxy.core.model import value
 
 DAY_MS = 86_400_000
+"""A day of a clock that nobody changes."""
+
 EPOCH = date(1970, 1, 1).toordinal()
+"""The first day of the store's clock."""
 
 SCOPES = ("org", "team", "key", "user", "model")
 """Who pays, and for what: scopes of budgets that outlive a session."""
