@@ -190,7 +190,7 @@ def _keys(root: type[BaseModel], path: list[Any]) -> list[str]:
         found = model.model_fields.get(part) if isinstance(model, type) and issubclass(model, BaseModel) else None
         if found is not None:
             model = found.annotation
-        else:  # a mapping by free names, such as prices.models
+        else:  # a mapping by free names, such as prices.models, or a list
             inner = typing.get_args(model)
-            model = inner[-1] if inner else None
+            model = inner[0 if isinstance(part, int) else -1] if inner else None
     return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []

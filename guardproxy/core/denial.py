@@ -69,7 +69,7 @@ def facts(line: Line, view: View) -> dict[str, object]:
     used, held = _standing(line, view)
     told: dict[str, object] = {"scope": line.scope, "kind": row.setting}
     amounts = {"limit": line.limit, "used": used, "held": held, "hold": line.hold}
-    told |= {name: _amount(row, amount) for name, amount in amounts.items()}
+    told |= {name: amount(row, number) for name, number in amounts.items()}
     told["window"] = kind_of(line.key) or None
     told["timezone"] = zone_of(line.key) or None
     told["resets_at"] = resets_at(line, view) or None
@@ -94,5 +94,6 @@ def ways(line: Line, view: View) -> list[str]:
     return ways
 
 
-def _amount(row: Dimension, amount: int) -> float | int:
-    return amount if row.scale == 1 else round(amount / row.scale, 6)
+def amount(row: Dimension, number: int) -> float | int:
+    """An amount in the unit of the configuration."""
+    return number if row.scale == 1 else round(number / row.scale, 6)

@@ -63,6 +63,10 @@ class Budgets:
         """Whether this worker sees a soft limit passed for the first time; the store says if another one did."""
         return not self._crossings[window] and self._crossings.keep(window, True)
 
+    def forget(self, window: str) -> None:
+        """A crossing that could not be told is one that is still to come."""
+        self._crossings.pop(window, None)
+
     def meter(self, tenant: Tenant) -> bool:
         """Whether what a tenant does must be counted: then no route may be used that is not."""
         return bool((self._common and tenant.org == self._org) or tenant.budgets)

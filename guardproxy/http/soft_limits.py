@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from guardproxy.core import advice, denial, session
@@ -74,19 +73,22 @@ def _tell(turn: Turn, found: tuple[Crossed, ...]) -> None:
 async def _once(turn: Turn, one: Crossed, window: str) -> None:
     """Tell the webhook, unless another worker did."""
     proxy, budget, row = turn.proxy, one.due.budget, DIMENSIONS[one.due.budget.dimension]
-    with suppress(StoreError):  # not told twice; the next limit is
-        if not await proxy.books.claim(turn.opening.org, f"soft:{window}", KEPT_MS):
-            return
-        line = next(spent.line for spent in turn.seen.spent if spent.line.key == one.due.key)
-        resets = denial.resets_at(line, turn.seen) or None
-        data = {
-            "scope": budget.scope,
-            "name": window.split(":")[2],
-            "kind": row.setting,
-            "window": kind_of(one.due.key),
-            "percent": one.percent,
-            "limit": budget.limit / row.scale,
-            "used": one.used / row.scale,
-            "resets_at": resets,
-        }
-        proxy.tell("budget.soft", turn.seen.session, window, data)
+    try:
+        first = await proxy.books.claim(turn.opening.org, f"soft:{window}", KEPT_MS)
+    except StoreError:
+        proxy.budgets.forget(window)  # the next request tells it
+        return
+    if not first:
+        return
+    line = next(spent.line for spent in turn.seen.spent if spent.line.key == one.due.key)
+    data = {
+        "scope": budget.scope,
+        "name": window.split(":")[2],
+        "kind": row.setting,
+        "window": kind_of(one.due.key),
+        "percent": one.percent,
+        "limit": denial.amount(row, budget.limit),
+        "used": denial.amount(row, one.used),
+        "resets_at": denial.resets_at(line, turn.seen) or None,
+    }
+    proxy.tell("budget.soft", turn.seen.session, window, data)

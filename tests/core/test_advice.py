@@ -47,6 +47,8 @@ OTHERS: dict[str, Callable[[str], str]] = {
         f"paused by {who}": lambda language, who=who: advice.paused_notice(language, who, "6 of 6", "resume it")
         for who in ("operator", "loop", "budget", "approval", "somebody else")
     },
+    "rate": lambda language: advice.rate_reached(language, Decision("deny", rule="rate.requests", reason="5 of 5")),
+    "soft limit": lambda language: advice.nearly_spent(language, 80, "org cost_usd day"),
     "question": lambda language: advice.question_notice(language, "ask_human", "Which of the two?", "answer it"),
 }
 

@@ -77,4 +77,7 @@ def test_a_hard_limit_is_told_before_a_rate() -> None:
     ("line", "action"), [(TURNS, "pause"), (ORG_DAY, "deny"), (RATE, "deny")], ids=["run", "tenant", "rate"]
 )
 def test_only_a_limit_of_the_run_hands_it_to_a_person(line: Line, action: str) -> None:
-    assert handed_over(denial.denied(view((line, 2_000_000, 0))), Policy(on_budget="pause", on_cut="pause")).action == action
+    assert (
+        handed_over(denial.denied(view((line, 2_000_000, 0))), Policy(on_budget="pause", on_cut="pause")).action
+        == action
+    )

@@ -104,7 +104,10 @@ SOFT = [
 @pytest.mark.parametrize("now", [0, 10])
 def test_soft_limits(used: int, soft: tuple[int, ...], passed: int | None, now: int) -> None:
     due = Due(cost("org", limit=100, soft=soft), "t:org:")
-    spent = (Spent(Line("session", "cost_microusd", 1), 900, 0), Spent(Line("org", "cost_microusd", 5, 100, "t:org:"), used - now, 99))
+    spent = (
+        Spent(Line("session", "cost_microusd", 1), 900, 0),
+        Spent(Line("org", "cost_microusd", 5, 100, "t:org:"), used - now, 99),
+    )
     found = tenant_budget.crossed([due], View("s", "t", 1, AT, spent=spent), (lambda _: now) if now else None)
     assert found == (() if passed is None else (Crossed(due, passed, used),))
 

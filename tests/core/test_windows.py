@@ -71,7 +71,15 @@ def test_windows(zone: str, kind: str, at: str, name: str, first: str, beyond: s
 
 
 ZONES = st.sampled_from(
-    ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Tehran", "America/Havana"]
+    [
+        "UTC",
+        "Europe/Berlin",
+        "America/New_York",
+        "Australia/Lord_Howe",
+        "Africa/Casablanca",
+        "Asia/Tehran",
+        "America/Havana",
+    ]
 )
 
 
@@ -115,7 +123,12 @@ def test_rates_are_those_of_the_stores_clock_alone(kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "rate", "zone", "again"),
-    [("day", False, "Europe/Berlin", True), ("total", False, "", False), (NOW, True, "", False), ("hour", True, "", False)],
+    [
+        ("day", False, "Europe/Berlin", True),
+        ("total", False, "", False),
+        (NOW, True, "", False),
+        ("hour", True, "", False),
+    ],
 )
 def test_what_a_key_says_of_itself(kind: str, rate: bool, zone: str, again: bool) -> None:
     at_ms = ms("2026-11-30T10:00:00")

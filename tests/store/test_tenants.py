@@ -216,8 +216,8 @@ async def test_no_admission_passes_a_limit_whoever_is_killed_and_whatever_is_sen
     assert len(shadow.refused) == 6 or CALLS > 2000  # each limit refused something; of many calls the org's does it
     assert shadow.admitted > CALLS // 10
     assert await standing(stores[0]) == {where: (amount, 0) for where, amount in shadow.used.items()}
-    print(f"\n{CALLS} calls: {shadow.admitted} admitted, refused by limit: {dict(shadow.refused)}, {shadow.killed} killed; "
-          f"{took / CALLS * 1e6:.0f} us of Python a call")  # fmt: skip
+    print(f"\n{CALLS} calls: {shadow.admitted} admitted, {shadow.killed} killed, {took / CALLS * 1e6:.0f} us of Python")
+    print(f"refused by {dict(shadow.refused)}")
     for one in stores:
         await one.close()
 
@@ -238,7 +238,9 @@ async def one_call(stores: list[Store], shadow: Shadow, chance: random.Random, n
     agent.last, agent.view = opening, views[0]
     if not views[0].admitted:
         shadow.refused.update(f"{one.scope} {one.dimension}" for one in views[0].short)
-        assert any(one.used + one.held + one.line.hold > one.line.limit for one in views[0].spent if one.line.limit >= 0)
+        assert any(
+            one.used + one.held + one.line.hold > one.line.limit for one in views[0].spent if one.line.limit >= 0
+        )
         return {one.dimension for one in views[0].short} == {CONCURRENT}
     shadow.admitted += 1
     spent = {"cost_microusd": real, "total_tokens": real, "requests": 1, "turns": 1}
