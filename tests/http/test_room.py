@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from guardproxy.core.tenant import Tenant
+from guardproxy.errors import StoreError
 from guardproxy.store.redis import Store
 from tests.http_store import PREFIX
 from tests.live import Answer, Got, Json, Live, Said, live, unique
@@ -333,3 +334,70 @@ async def test_a_hundred_at_once_are_exactly_the_limit(store: Store) -> None:
         assert sum(used for name, (used, _) in found.items() if name.startswith("d:key:")) == 30
         assert max(used for name, (used, _) in found.items() if name.startswith("d:key:")) <= 12
         assert {held for _, held in found.values()} == {0}
+
+
+async def test_clients_that_leave_leave_nothing_held(store: Store) -> None:
+    """In the middle of a stream, before it, while waiting for a place: whoever goes gives his place back."""
+    budgets = [budget("org", "cost_usd", 50), budget("org", "concurrent_requests", 2, None)]
+    async with live(store, budgets=budgets, prices=PRICES) as running:
+        never = asyncio.Event()
+        running.provider.script = lambda _got: Said("a long answer", wait=never.wait())
+        for _ in range(3):
+            asking = [asyncio.ensure_future(running.post(body(unique("q"), stream=True))) for _ in range(4)]
+            while (await counters(store)).get("n:org: concurrent_requests") != (0, 2):
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)  # the other two wait
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+            await running.proxy.quiet()
+            async with asyncio.timeout(5):
+                while any(held for _, held in (await counters(store)).values()):
+                    await asyncio.sleep(0.01)
+        never.set()
+        assert (await ask(running)).status == 200
+
+
+class Away:
+    """A store that does not answer."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self.away = store, True
+
+    def __getattr__(self, name: str) -> object:
+        if self.away and name in ("begin", "settle", "settle_soon"):
+            return self._gone if name != "settle_soon" else lambda *_args: False
+        return getattr(self._store, name)
+
+    async def _gone(self, *_args: object) -> None:
+        await asyncio.sleep(0)
+        raise StoreError("away")
+
+
+async def test_without_the_store_each_worker_keeps_the_limits_and_tells_what_was_used(store: Store) -> None:
+    away = Away(store)
+    async with live(away, budgets=[budget("org", "requests", 2)]) as running:  # type: ignore[arg-type]
+        assert [(await ask(running)).status for _ in range(3)] == [200, 200, 400]
+        assert await counters(store) == {}
+        away.away = False
+        assert await running.proxy.books.pay() == 2
+        assert [*(await counters(store)).values()] == [(2, 0)]
+        assert (await ask(running)).status == 400
+
+
+REFUSING = {"policy": {"refuse": "enforce"}, "tools": {"deny": ["delete"]}}
+
+
+async def test_a_question_that_is_asked_again_holds_of_the_tenant_too_and_is_one_request(store: Store) -> None:
+    budgets = [budget("org", "output_tokens", 10_000, "total"), budget("org", "requests", 5, "total")]
+    tool = {"type": "function", "function": {"name": "delete", "parameters": {}}}
+    for limit, sent in ((10_000, 2), (5000, 1)):
+        await store._client.command("FLUSHALL")
+        budgets[0]["limit"] = limit
+        async with live(store, budgets=budgets, **REFUSING) as running:
+            waiting = [Said(calls=[("delete", "{}", "call_00000001")], usage=USED), Said("then not", usage=USED)]
+            running.provider.script = lambda _got, waiting=waiting: waiting.pop(0)
+            answer = await ask(running, tools=[tool])
+            assert answer.status == 200
+            assert len(running.provider.got) == sent
+            assert await counters(store) == {"t:org: output_tokens": (50 * sent, 0), "t:org: requests": (1, 0)}
