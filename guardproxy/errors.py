@@ -38,11 +38,19 @@ class BadAsk(GuardError):
 
 
 class UpstreamError(GuardError):
-    """The provider did not answer, or broke its protocol (502, 504)."""
+    """The provider did not answer, or broke its protocol (502, 504). `unsent`: nothing of the request left for it."""
 
     status = 502
     code = "upstream_error"
     kind = "upstream_error"
+    unsent = False
+
+    @classmethod
+    def before(cls, message: str, *, code: str, status: int | None = None) -> UpstreamError:
+        """The error of a connection that was never made: whatever was to be sent may be sent elsewhere."""
+        error = cls(message, code=code, status=status)
+        error.unsent = True
+        return error
 
 
 class Overloaded(GuardError):

@@ -233,10 +233,12 @@ async def serve(handler: Callable[[web.BaseRequest], Awaitable[web.StreamRespons
 
 @asynccontextmanager
 async def live(store: TurnStore, telemetry: Telemetry | None = None, /, **sections: Any) -> AsyncIterator[Live]:
-    """Provider and proxy in this process, over `store`."""
+    """Provider and proxy in this process, over `store`. `upstream` None: the provider is not asked; see `upstreams`."""
     provider = Provider()
     async with serve(provider.handle) as upstream:
-        config = config_of(upstream={"url": f"{upstream}/v1", **sections.pop("upstream", {})}, **sections)
+        section = sections.pop("upstream", {})
+        given = {} if section is None else {"upstream": {"url": f"{upstream}/v1", **section}}
+        config = config_of(**given, **sections)
         keys = derive(SECRET)
         told = telemetry or Telemetry(config.telemetry, keys.trace, "test")
         holder: list[Live] = []

@@ -105,12 +105,120 @@ def test_looking_makes_no_data_directory(
 
 def test_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
-    file.write_text("policy: {profile: qa, detectors: {cycle: {enabled: false}}}")
+    (tmp_path / "prices.json").write_text('{"m": {"input_cost_per_token": -1}}')
+    file.write_text("policy: {profile: qa, detectors: {cycle: {enabled: false}}}\nprices: {file: prices.json}")
     code, out, err = run(capsys, "check", str(file))
 
     assert (code, err) == (0, "")
     assert f"{len(RULES) - 1} detectors" in out
     assert "span turns <= 8" in out
+    assert "prices.file: the entry 'm': input_cost_per_token is -1 dollars per token; it is not used" in out
+
+
+def test_check_of_several_upstreams(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "upstreams: [{name: a, url: 'http://a/v1', api_key: s3cr3t, models: ['gpt-*', 'gpt-4*']}, "
+        "{name: b, url: 'http://b/v1', api_key: s3cr3t}]"
+    )
+    code, out, err = run(capsys, "check", str(file))
+
+    assert (code, err) == (0, "")
+    assert "upstreams a http://a/v1, b http://b/v1" in out
+    assert out.count("warning: ") == 1
+    assert "upstreams.a.models: 'gpt-4*' can never match: 'gpt-*' stands before it and takes all of it" in out
+    assert "s3cr3t" not in out
+
+
+IN_FORCE = """
+policy:
+  arguments: {mode: enforce}
+  hygiene: {truncate: {mode: enforce}, errors: {mode: off}, empty: {mode: observe}}
+  completion: {required_tools: {tools: [run_tests]}, evidence: {mode: off, pattern: x}}
+  final: {hold: true, on_failure: cut}
+  approvals: {way: hold, hold_seconds: 30}
+  on_budget: pause
+  checkpoints: {enabled: true}
+  verifier: {url: "https://v.example:8443/x?token=s3cr3t", secret: s3cr3t-and-long-enough, fail: closed}
+tools:
+  deny: ["drop_*", {tool: bash, args: {command: "rm *"}, paths: [/etc, ~/.ssh]}]
+  approval: [send_*]
+  human: [ask_human]
+  later: [job]
+  final: [finish]
+  deadlines: {bash: 60}
+webhook: {url: "https://u:s3cr3t@h.example/hook/s3cr3t", secret: s3cr3t-and-long-enough}
+"""
+
+TOLD = (
+    "refuse: enforce",
+    "arguments: enforce, asked again 2 times at most",
+    "tools.deny: drop_*, bash(command=rm *, paths=/etc ~/.ssh) (enforce)",
+    "tools.approval: send_* (enforce)",
+    "tools.human: ask_human (enforce)",
+    "tools.later: job",
+    "tools.final: finish",
+    "tools.deadlines: bash 60 s",
+    "approvals: the request is held for 30 s; undecided after 86400 s the call is denied",
+    "hygiene.empty: observe",
+    "hygiene.truncate: enforce",
+    "completion.required_tools: enforce",
+    "verifier: https://v.example:8443 (enforce, fails closed)",
+    "final answers: held, sent back 2 times at most, then: cut",
+    "on_budget: pause",
+    "checkpoints: up to 1,024 KB, for 86400 s",
+    "webhook: https://h.example",
+)
+
+
+def test_check_says_what_is_in_force(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """All of it, nothing that is off, and no secret."""
+    file = tmp_path / "c.yaml"
+    file.write_text(IN_FORCE)
+    code, out, err = run(capsys, "check", str(file))
+    lines = [line.strip() for line in out.splitlines()[1:]]
+
+    assert (code, err) == (0, "")
+    assert sorted(line for line in lines if " <= " not in line) == sorted(TOLD)
+    assert "s3cr3t" not in out
+
+
+def test_check_of_an_observing_policy(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(IN_FORCE.replace("policy:\n", "policy:\n  mode: observe\n", 1))
+    _, out, _ = run(capsys, "check", str(file))
+
+    assert "enforce" not in out
+    assert "tools.deny: drop_*, bash(command=rm *, paths=/etc ~/.ssh) (observe)" in out
+
+
+CHECKED = {
+    "nothing": ("", ["refuse: enforce"]),
+    "held for nothing": (
+        "final: {hold: true}",
+        ["refuse: enforce", "final.hold: nothing is held, since no check is set (policy.completion, policy.verifier)"],
+    ),
+    "reported": (
+        "completion: {required_tools: {tools: [a]}}",
+        [
+            "refuse: enforce",
+            "completion.required_tools: enforce",
+            "final answers: handed on at once; what fails is reported",
+        ],
+    ),
+    "handed over": ("on_cut: pause", ["refuse: enforce", "on_cut: pause"]),
+    "not refused": ("refuse: off", ["refuse: off"]),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_check_tells_no_more_than_there_is(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
+    policy, expected = CHECKED[name]
+    file = tmp_path / "c.yaml"
+    file.write_text(f"policy: {{profile: none, {policy}}}")
+    _, out, _ = run(capsys, "check", str(file))
+
+    assert [line.strip() for line in out.splitlines()[1:]] == expected
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:

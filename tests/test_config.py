@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from guardproxy import _settings, config
+from guardproxy import config
+from guardproxy._settings import DEFAULT_UPSTREAM
+from guardproxy.core import completion
 from guardproxy.core.budget import Limit
 from guardproxy.core.detectors import RULES
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.model import Call, Triple, Usage
 from guardproxy.core.presets import PRESETS, preset_settings
-from guardproxy.core.pricing import cost, estimate_input
+from guardproxy.core.pricing import Rates, Tier, cost, estimate_input
+from guardproxy.core.terms import Approvals, Checkpoints, Final
+from guardproxy.core.tool_rules import ToolRule, ToolRules
 from guardproxy.core.tools import Rules
 from guardproxy.core.windows import Budget
 from guardproxy.errors import ConfigError
@@ -87,6 +91,23 @@ REFUSED = {
     ),
     "an unknown rule for tools": ("tools: {ignore_arg: {f: [a]}}", "tools.ignore_arg: unknown key; did you mean"),
     "missing price": ("prices: {models: {m: {input: 1}}}", "prices.models.m.output: is missing"),
+    "a tier that begins nowhere": (
+        "prices: {models: {m: {input: 1, output: 1, tiers: [{input: 2}]}}}",
+        "prices.models.m.tiers.0.above: is missing",
+    ),
+    "a tier with a typo": (
+        "prices: {models: {m: {input: 1, output: 1, tiers: [{above: 9, cached: 2}]}}}",
+        "prices.models.m.tiers.0.cached: unknown key; did you mean 'cached_input'?",
+    ),
+    "two tiers in one": (
+        "prices: {models: {m: {input: 1, output: 1, tiers: [{above: 9}, {above: 9, input: 2}]}}}",
+        "prices.models.m.tiers: two begin at the same number of tokens",
+    ),
+    "what to do with unknown models": (
+        "prices: {unknown: free}",
+        "prices.unknown: input should be 'default', 'block' or 'alert'",
+    ),
+    "a price file that is not there": ("prices: {file: nowhere.json}", "prices.file: cannot read "),
     "negative price": ("prices: {models: {m: {input: -1, output: 1}}}", "prices.models.m.input: "),
     "mode of another kind": ("policy: {mode: enforced}", "policy.mode: input should be 'enforce' or 'observe'"),
     "no such preset": ("policy: {preset: mild}", "policy.preset: input should be 'strict', 'balanced' or 'patient'"),
@@ -141,6 +162,66 @@ REFUSED = {
     ),
     "a status that is retried": ("policy: {deny_status: 503}", "policy.deny_status: "),
     "too large": (b"#" * ((1 << 20) + 1), "has more than"),
+    "a mode of refusals": ("policy: {refuse: maybe}", "policy.refuse: input should be 'off', 'observe' or 'enforce'"),
+    "a flag for a mode": ("policy: {refuse: on}", "policy.refuse: input should be 'off', 'observe' or 'enforce'"),
+    "an unknown kind of hygiene": ("policy: {hygiene: {truncat: {}}}", "policy.hygiene.truncat: unknown key; did you"),
+    "an unknown check": ("policy: {completion: {evidenc: {}}}", "policy.completion.evidenc: unknown key; did you mean"),
+    "an unknown key of arguments": (
+        "policy: {arguments: {repair: 1}}",
+        "policy.arguments.repair: unknown key; did you",
+    ),
+    "too little of a result": (
+        "policy: {hygiene: {truncate: {max_tokens: 1}}}",
+        "policy.hygiene.truncate.max_tokens: must be at least 200",
+    ),
+    "a flag in a mapping of numbers": (
+        "policy: {hygiene: {truncate: {tools: {bash: no}}}}",
+        "policy.hygiene.truncate.tools.bash: must be a number, not true or false",
+    ),
+    "what is fatal": (
+        "policy: {hygiene: {errors: {on_fatal: die}}}",
+        "policy.hygiene.errors.on_fatal: input should be",
+    ),
+    "one tool that is required": (
+        "policy: {completion: {required_tools: {tools: search}}}",
+        "policy.completion.required_tools.tools: must be a list",
+    ),
+    "no regex": ("policy: {completion: {evidence: {pattern: '('}}}", "policy.completion.evidence.pattern: missing )"),
+    "held maybe": ("policy: {final: {hold: maybe}}", "policy.final.hold: must be true or false"),
+    "too many retries": ("policy: {final: {retries: 11}}", "policy.final.retries: must not be above 10"),
+    "a failure of another kind": ("policy: {final: {on_failure: die}}", "policy.final.on_failure: input should be"),
+    "held too long": ("policy: {approvals: {hold_seconds: 241}}", "policy.approvals.hold_seconds: must be 1 to 240"),
+    "another way to ask": ("policy: {approvals: {way: wait}}", "policy.approvals.way: input should be 'hold' or"),
+    "never expires": ("policy: {approvals: {expire_seconds: .inf}}", "policy.approvals.expire_seconds: "),
+    "another end": (
+        "policy: {approvals: {on_expiry: approve}}",
+        "policy.approvals.on_expiry: input should be 'deny' or",
+    ),
+    "no room for a checkpoint": ("policy: {checkpoints: {max_kb: 0}}", "policy.checkpoints.max_kb: must be 1 to 65536"),
+    "kept for ever": ("policy: {checkpoints: {ttl_seconds: 1.0e9}}", "policy.checkpoints.ttl_seconds: "),
+    "a verifier without a secret": (
+        "policy: {verifier: {url: 'http://x'}}",
+        "policy.verifier.secret: must have at least 16 characters",
+    ),
+    "a verifier that takes its time": (
+        "policy: {verifier: {timeout_seconds: 61}}",
+        "policy.verifier.timeout_seconds: input should be less than or equal to 60",
+    ),
+    "a verifier elsewhere": ("policy: {verifier: {url: 'ftp://x'}}", "policy.verifier.url: must be a URL that begins"),
+    "a webhook with a short secret": ("webhook: {url: 'http://x', secret: s}", "webhook.secret: must have at least 16"),
+    "a webhook with a typo": ("webhook: {uri: 'http://x'}", "webhook.uri: unknown key; did you mean 'url'?"),
+    "another end of a loop": ("policy: {on_cut: deny}", "policy.on_cut: input should be 'cut' or 'pause'"),
+    "another end of a budget": ("policy: {on_budget: cut}", "policy.on_budget: input should be 'deny' or 'pause'"),
+    "one forbidden tool": ("tools: {deny: delete}", "tools.deny: must be a list"),
+    "a number for a tool": ("tools: {deny: [a, 3]}", "tools.deny.1: must be a mapping, or the name of a tool"),
+    "no tool": ("tools: {deny: [' ']}", "tools.deny.0.tool: an empty pattern matches no tool"),
+    "a rule without a tool": ("tools: {approval: [{args: {}}]}", "tools.approval.0.tool: is missing"),
+    "a misspelled rule": ("tools: {deny: [{tool: x, arg: {}}]}", "tools.deny.0.arg: unknown key; did you mean 'args'?"),
+    "a number for a glob": ("tools: {human: [{tool: x, args: {a: 3}}]}", "tools.human.0.args.a: must be text"),
+    "one path": ("tools: {later: [{tool: x, paths: /etc}]}", "tools.later.0.paths: must be a list"),
+    "a flag for a deadline": ("tools: {deadlines: {x: yes}}", "tools.deadlines.x: must be a number, not true or false"),
+    "a deadline that is over": ("tools: {deadlines: {x: -1}}", "tools.deadlines.x: must be seconds, more than 0"),
+    "a deadline of no tool": ("tools: {deadlines: {'': 1}}", "tools.deadlines: an empty pattern matches no tool"),
 }
 
 
@@ -154,6 +235,19 @@ def test_refused(tmp_path: Path, text: str | bytes, words: str) -> None:
 
 
 UNBOUNDED = {
+    "policy.approvals.expire_seconds": "1.0e+300",
+    "policy.approvals.hold_seconds": "9" * 400,
+    "policy.arguments.repairs": "9" * 400,
+    "policy.checkpoints.max_kb": "9" * 400,
+    "policy.checkpoints.ttl_seconds": "1.0e+300",
+    "policy.final.retries": "9" * 30,
+    "policy.hygiene.errors.longest_seconds": "9" * 400,
+    "policy.hygiene.truncate.max_tokens": "9" * 400,
+    "policy.verifier.url": '"http://a\\nb"',
+    "policy.hygiene.truncate.tools.x": "9" * 400,
+    "tools.deadlines.x": "1.0e+300",
+    "webhook.timeout_seconds": "1.0e+300",
+    "webhook.url": '"http://a\\nb"',
     "admin.port": "70000",
     "listen.workers": "99999999999999999999999",
     "overload.max_body_mb": "9" * 400,
@@ -228,6 +322,45 @@ def test_the_largest_amounts_are_exact_doubles(tmp_path: Path) -> None:
     assert dear < 2**53
 
 
+PRICED = """
+prices:
+  file: sub/prices.json
+  models:
+    m*:
+      input: 1
+      output: 2
+      cached_input: 0
+      cache_write_1h: 4
+      reasoning: 5
+      tiers: [{above: 100, input: 10}, {above: 200, output: 20, cached_input: 3}]
+"""
+
+
+def test_all_kinds_of_prices(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "prices.json").write_text(
+        '{"a": {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}, "b": 1}'
+    )
+    made = load(tmp_path, PRICED)
+    table, fallback = made.price_table()
+    one = Rates(10, 2, 0, cache_write_1h=4, reasoning=5)
+
+    assert table == {
+        "m*": Rates(
+            1,
+            2,
+            0,
+            cache_write_1h=4,
+            reasoning=5,
+            tiers=(Tier(200, replace(one, output=20, cached=3)), Tier(100, one)),
+        )
+    }
+    assert (fallback.known, table["m*"].known) == (False, True)
+    assert made.price_list().rates == {"a": Rates(1, 2)}, "beside the configuration, wherever it was read from"
+    assert made.price_list().wrong == ("'b': is no mapping of prices",)
+    assert config.build({}).price_list().rates == {}
+
+
 def test_all_errors_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, "listen: {port: x, hots: y}\nupstream: {api_key: '${NO}'}\nnope: 1")
@@ -293,7 +426,7 @@ def test_environment_where_the_file_is_silent(tmp_path: Path) -> None:
     assert (silent.upstream.url, loud.upstream.url) == ("http://a/v1", "http://b/v1")
     assert str(silent.data_dir) == "/x/guardproxy"
     assert silent.telemetry.otlp_endpoint == "http://c:4318"
-    assert config.load(None, {})[0].upstream.url == _settings.DEFAULT_UPSTREAM
+    assert config.load(None, {})[0].upstream.url == DEFAULT_UPSTREAM
 
 
 def test_command_line_wins(tmp_path: Path) -> None:
@@ -475,3 +608,109 @@ def test_what_becomes_of_requests_without_room(tmp_path: Path) -> None:
     assert (made.deny_status, made.shrink_to_fit, made.unmetered) == (402, True, "pass")
     plain = load(tmp_path, "").policy_value()
     assert (plain.deny_status, plain.shrink_to_fit, plain.unmetered) == (400, False, "refuse")
+
+
+MODES = {
+    # where a mode is written, and where it is read in the policy
+    "refuse": ("{refuse: MODE}", lambda made: {made.proposals["repeat"].mode, made.proposals["deny"].mode}),
+    "arguments": ("{arguments: {mode: MODE}}", lambda made: {made.proposals["arguments"].mode}),
+    "hygiene": ("{hygiene: {truncate: {mode: MODE}}}", lambda made: {made.hygiene["truncate"].mode}),
+    "completion": ("{completion: {evidence: {mode: MODE}}}", lambda made: {made.completion["evidence"].mode}),
+}
+
+
+@pytest.mark.parametrize("observing", [False, True])
+@pytest.mark.parametrize("mode", ["off", "observe", "enforce"])
+@pytest.mark.parametrize("name", MODES)
+def test_modes(tmp_path: Path, name: str, mode: str, observing: bool) -> None:
+    """YAML reads a bare off as a flag; and an observing policy enforces nothing."""
+    written, read = MODES[name]
+    made = load(tmp_path, f"policy: {written.replace('MODE', mode)}").policy
+    seen = load(
+        tmp_path, f"policy: {written.replace('MODE', mode)[:-1]}, mode: {'observe' if observing else 'enforce'}}}"
+    )
+
+    assert read(seen.policy_value()) == {"observe" if observing and mode == "enforce" else mode}
+    assert made.mode == "enforce"
+
+
+def test_what_an_observing_policy_asks_a_person() -> None:
+    """Nobody: approvals and questions are reported and handed on, too."""
+    for mode, expected in (("enforce", "enforce"), ("observe", "observe")):
+        made = config.build({"policy": {"mode": mode}}).policy_value().proposals
+        assert {made[name].mode for name in ("approval", "human")} == {expected}  # type: ignore[attr-defined]
+
+
+TERMS = """
+policy:
+  refuse: observe
+  arguments: {mode: enforce, repairs: 1}
+  hygiene: {truncate: {mode: enforce, max_tokens: 500, tools: {bash: 300}}, empty: {mode: observe}}
+  completion: {required_tools: {tools: [run_tests], arguments: {run_tests: "*all*"}}}
+  final: {hold: true, retries: 1, on_failure: cut}
+  approvals: {way: hold, hold_seconds: 30, expire_seconds: 60, on_expiry: cut}
+  checkpoints: {enabled: true, max_kb: 2, ttl_seconds: 90}
+  on_cut: pause
+  on_budget: pause
+tools:
+  deny: [drop_*, {tool: bash, args: {command: "rm *"}, paths: [/etc], reason: unsafe}]
+  approval: [send_*]
+  human: [ask]
+  later: [job]
+  final: [finish]
+  deadlines: {bash: 1.5}
+  mutates: [edit]
+"""
+
+
+def test_what_is_written_is_what_holds(tmp_path: Path) -> None:
+    made = load(tmp_path, TERMS)
+    policy = made.policy_value()
+
+    assert policy.final == Final(hold=True, retries=1, on_failure="cut")
+    assert policy.approvals == Approvals("hold", 30, 60, "cut")
+    assert policy.checkpoints == Checkpoints(enabled=True, max_kb=2, ttl_seconds=90)
+    assert (policy.on_cut, policy.on_budget) == ("pause", "pause")
+    bash = ToolRule("bash", {"command": "rm *"}, ("/etc",), "unsafe")
+    rules = [(ToolRule(name),) for name in ("send_*", "ask", "job", "finish")]
+    assert policy.tools == ToolRules((ToolRule("drop_*"), bash), *rules, {"bash": 1.5})
+    assert made.rules_value() == Rules(mutates=("edit",))
+    assert policy.hygiene["truncate"].tools == {"bash": 300}  # type: ignore[attr-defined]
+    assert policy.completion["required_tools"].tools == ("run_tests",)  # type: ignore[attr-defined]
+    assert policy.proposals["arguments"].repairs == 1  # type: ignore[attr-defined]
+
+
+def test_a_document_with_rules_makes_an_equal_tree(tmp_path: Path) -> None:
+    """It goes to the workers, as it was read."""
+    file = tmp_path / "c.yaml"
+    file.write_text(TERMS)
+    made, document = config.load(file, {})
+
+    assert config.build(document).policy_value() == made.policy_value()
+
+
+def test_what_is_safe_by_default() -> None:
+    policy = config.build({}).policy_value()
+
+    assert policy.proposals["repeat"].mode == "enforce"  # type: ignore[attr-defined]
+    assert policy.proposals["arguments"].mode == "off"  # type: ignore[attr-defined]
+    assert {settings.mode for settings in policy.hygiene.values()} == {"off"}  # type: ignore[attr-defined]
+    assert completion.in_use(policy.completion) == {}
+    assert (policy.final, policy.approvals, policy.checkpoints) == (Final(), Approvals(), Checkpoints())
+    assert (policy.on_cut, policy.on_budget, policy.tools) == ("cut", "deny", ToolRules())
+
+
+@pytest.mark.parametrize("section", ["webhook", "policy.verifier"])
+def test_who_is_told_and_asked_is_signed_and_not_shown(tmp_path: Path, section: str) -> None:
+    text = "{url: 'https://x/y?token=s3cr3t', secret: '${S}'}"
+    env = {"S": "s3cr3t-and-long-enough"}
+    made = load(tmp_path, f"{section}: {text}" if section == "webhook" else f"policy: {{verifier: {text}}}", env)
+    found = made.webhook if section == "webhook" else made.policy.verifier
+
+    assert (found.url, found.secret) == ("https://x/y?token=s3cr3t", env["S"])
+    assert "s3cr3t" not in repr(made)
+    with pytest.raises(ConfigError) as caught:
+        load(
+            tmp_path, (f"{section}: {text}" if section == "webhook" else f"policy: {{verifier: {text}}}"), {"S": "s3c"}
+        )
+    assert "s3c" not in caught.value.message.replace(f"{section}.secret", "")

@@ -32,6 +32,7 @@ ELSEWHERE = {
     "core/tenant.py": ("tests/core/test_tenant_budget.py", "values only; who pays is asked there"),
     "demo/local.py": ("tests/demo/test_run.py", "needs the extra local-model; run there if it is installed"),
     "http/assembly.py": ("tests/http/test_worker.py", "wiring; every test over HTTP and every worker goes through it"),
+    "http/handing_on.py": ("tests/http/test_passing.py", "how every answer to a route that is not read goes out"),
     "http/settling.py": ("tests/http/test_turn.py", "the end of every turn; with the store there, away and failing"),
     "http/panic.py": ("tests/http/test_serve.py", "needs a running proxy"),
     "http/trace.py": ("tests/http/test_serve.py", "needs a store with a session in it"),

@@ -148,8 +148,9 @@ class GatedStream:
         """A chunk with calls. It is no final answer then: text that was held is given."""
         before = b""
         if self._final:
-            self._final = False
+            self._final, early = False, self._early
             before = self._flush()
+            self._early = early  # this call is still to be judged
         if self._gate.calls or self._joined is not None:
             self._shut = self._shut or self._joined is not None or self._wants()
             if self._shut or not all(whole for _, whole in self._answer.first.names()):

@@ -68,7 +68,7 @@ def closing(ask: Ask, joint: Joint | None, text: str, *, reply_id: str, created:
     base = {"id": reply_id, "created": created, "model": ask.model, **joint.base}
     if ask.stream:
         joined = Joined(Joint(base, joint.role, joint.text, joint.calls))
-        said = joined.text(text) + joined.made({}, "tool_calls" if joint.calls else "stop")
+        said = _unsaid(joined, joint) + joined.text(text) + joined.made({}, "tool_calls" if joint.calls else "stop")
         return said + _usage(ask, base, joint) + DONE
     content = GAP.join([part for part in (joint.text, text) if part])
     message: Fields = {"role": "assistant", "content": content, "refusal": None}
@@ -93,9 +93,15 @@ def replay_message(
     joined = Joined(Joint(base, given.role, "", given.calls))
     fields = {key: value for key, value in message.items() if key not in CALLS and key != "role" and value}
     calls = message.get("tool_calls") or ([message["function_call"]] if message.get("function_call") else [])
-    said = b"" if joint is not None and calls else joined.made(fields or {"content": None})
+    said = _unsaid(joined, given)
+    said += b"" if joint is not None and calls else joined.made(fields or {"content": None})
     said += joined.calls([call for call in calls if isinstance(call, dict)]) if isinstance(calls, list) else b""
     return SSE, said + joined.made({}, reason) + _usage(ask, base, given) + DONE
+
+
+def _unsaid(joined: Joined, joint: Joint) -> bytes:
+    """Text that a client which asked for a stream has not seen yet: its provider has answered in one piece."""
+    return joined.made({"content": joint.text}) if joint.text and not (joint.streamed or joint.role) else b""
 
 
 def _result(call: object, text: str) -> Fields:

@@ -1,4 +1,4 @@
-"""What a client says of itself: session, thread, and which agent it is. Shared by all surfaces.
+"""What a client says of itself: session, thread, which agent it is, for whom it works. Shared by all surfaces.
 
 The order is the contract: the first place that holds a usable id wins. Headers are lower-case. An id that is too long,
 not printable or a placeholder is no id; it never becomes a bucket that strangers share.
@@ -6,44 +6,22 @@ not printable or a placeholder is no id; it never becomes a bucket that stranger
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from urllib.parse import unquote
 
+from guardproxy.api._claims import claims, says
+from guardproxy.api._ids import clean
 from guardproxy.api._json import peek
 from guardproxy.core.model import Declared
-
-MAX_ID = 200
-"""Longest id taken, in characters: UUIDs have 36, the longest seen on the wire 64."""
-
-PLACEHOLDERS = frozenset(
-    (
-        "null",
-        "none",
-        "undefined",
-        "nan",
-        "nil",
-        "unknown",
-        "default",
-        "session",
-        "session_id",
-        "session-id",
-        "id",
-        "true",
-        "false",
-        "0",
-        "-",
-        "n/a",
-        "anonymous",
-    )
-)
-"""What programs send when they have no id: one bucket for all of them would mix strangers' runs."""
 
 HEADERS: tuple[tuple[str, str], ...] = (
     ("x-guardproxy-session-id", ""),
     ("x-guardproxy-path-session", ""),  # set by `http` from /s/{session}/…
     ("x-claude-code-session-id", "x-claude-code-agent-id"),
     ("session-id", "thread-id"),  # Codex
-    ("session_id", ""),  # pi
+    ("session_id", ""),  # pi, older builds of Codex
     ("x-parent-session-id", "x-session-id"),  # opencode, Kilo: a sub-agent
     ("x-session-id", "x-session-id"),  # the same clients' main agent
     ("x-litellm-session-id", ""),
@@ -52,12 +30,15 @@ HEADERS: tuple[tuple[str, str], ...] = (
     ("x-bf-session-id", ""),
     ("x-portkey-trace-id", ""),
     ("agent-session-id", ""),
+    ("x-loopers-session-id", ""),
 )
 """Session header and its thread header ("" = none), in order of preference."""
 
 BODY: tuple[tuple[str, str], ...] = (
     ("metadata", "session_id"),
     ("", "litellm_session_id"),
+    ("", "litellm_trace_id"),
+    ("litellm_metadata", "session_id"),
     ("client_metadata", "session_id"),
 )
 """Body fields that name a session: object ("" = the body itself) and key, in order."""
@@ -80,7 +61,13 @@ KEYED = frozenset(("codex", "openhands"))
 
 _STARTS = tuple(start for start, _ in AGENTS)
 
-_SAID = frozenset((*(header for header, _ in HEADERS), "baggage"))
+VENDORS = "x-*-session-id"
+"""The source of an id from a header that is named as all of them are, of somebody we do not know (LiteLLM's rule)."""
+
+_VENDOR = re.compile(r"x-(?!(?:amz|amzn|goog|ms|envoy|forwarded|original|guardproxy)\b).+-session-id")
+_PLAUSIBLE = re.compile(r"[A-Za-z0-9_-]{8,}")
+
+_SAID = frozenset((*(header for header, _ in HEADERS), "baggage", "conversation_id"))
 _WRITTEN = frozenset((*(outer or key for outer, key in BODY), "metadata", "prompt_cache_key"))
 
 Found = tuple[str, str, str]  # session, thread, source
@@ -89,18 +76,33 @@ Found = tuple[str, str, str]  # session, thread, source
 def declare(headers: Mapping[str, str], body: Mapping[str, object]) -> Declared:
     """The ids of the first place that has one; else empty ids with the source "derived"."""
     agent = _agent(headers)
-    if _SAID.isdisjoint(headers) and _WRITTEN.isdisjoint(body):  # most say nothing
-        return Declared(agent=agent)
-    for session, thread, source in _places(headers, body, agent):
-        if session:
-            return Declared(session, thread, source, agent)
-    return Declared(agent=agent)
+    vendors, named = _sorted(tuple(headers))
+    user, labels = claims(headers, body, named)
+    if vendors or not (_SAID.isdisjoint(headers) and _WRITTEN.isdisjoint(body)):  # most say nothing
+        for session, thread, source in _places(headers, body, agent, vendors):
+            if session:
+                return Declared(session, thread, source, agent, user=user, labels=labels)
+    return Declared(agent=agent, user=user, labels=labels)
 
 
-def _places(headers: Mapping[str, str], body: Mapping[str, object], agent: str) -> Iterator[Found]:
+@lru_cache(maxsize=1024)
+def _sorted(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Headers named as a session's are, of somebody we do not know, and those of `_claims`. The same come again."""
+    vendors = tuple(name for name in names if name not in _SAID and _VENDOR.fullmatch(name))
+    return vendors, tuple(filter(says, names))
+
+
+def _places(
+    headers: Mapping[str, str], body: Mapping[str, object], agent: str, vendors: tuple[str, ...]
+) -> Iterator[Found]:
     for header, thread in HEADERS:
         if header in headers:
             yield clean(headers[header]), clean(headers.get(thread)), header
+    if agent == "codex" and "conversation_id" in headers:
+        yield clean(headers["conversation_id"]), "", "conversation_id"
+    for header in vendors:
+        if _PLAUSIBLE.fullmatch(headers[header]):
+            yield clean(headers[header]), "", VENDORS
     yield from _from_body(body)
     if "metadata" in body:
         yield from _from_user_id(body["metadata"])
@@ -110,16 +112,6 @@ def _places(headers: Mapping[str, str], body: Mapping[str, object], agent: str) 
         yield key, "", "prompt_cache_key"
     if "baggage" in headers:
         yield from _from_baggage(headers["baggage"])
-
-
-def clean(value: object) -> str:
-    """A usable id, or ""."""
-    if not isinstance(value, str):
-        return ""
-    text = value.strip()
-    if not text or len(text) > MAX_ID or not text.isprintable() or text.lower() in PLACEHOLDERS:
-        return ""
-    return text
 
 
 def _agent(headers: Mapping[str, str]) -> str:

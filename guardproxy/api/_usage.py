@@ -1,7 +1,10 @@
 """Token usage as providers spell it -> Usage. Shared by all surfaces. Never raises.
 
-`input` includes cached tokens (OpenAI's meaning). Running totals come in several chunks: `merge` takes the largest of
-each field, never the sum. Explicit zeros are zeros; an object that says nothing is no usage.
+`input` includes cached tokens and cache writes, `output` includes reasoning (OpenAI's meaning). Who counts them apart
+is known by the spelling (Anthropic's `input_tokens` beside `cache_read_input_tokens`) or by the sums: a part larger
+than its whole was counted apart, and so was one without which `total_tokens` does not fit. Nothing is counted
+twice, nothing is lost. Running totals come in several chunks: `merge` takes the largest of each field, never the sum.
+Explicit zeros are zeros; an object that says nothing is no usage.
 """
 
 from __future__ import annotations
@@ -13,6 +16,11 @@ from guardproxy.core.model import Usage
 LARGEST = 2**48
 """Above this a token count is garbage, and would not fit the store's arithmetic."""
 
+_READ = ("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens")  # DeepSeek; Anthropic; Moonshot
+_WRITTEN = ("cache_write_tokens", "cache_creation_tokens")  # OpenAI, OpenRouter; LiteLLM
+_LONG = "ephemeral_1h_input_tokens"
+_NOTHING: Mapping[str, object] = {}
+
 
 def usage_of(value: object) -> Usage | None:
     """The usage object of an answer or chunk; None where it holds no count."""
@@ -22,13 +30,21 @@ def usage_of(value: object) -> Usage | None:
     given = _count(value, "completion_tokens", "output_tokens")
     if taken is None and given is None:
         return None
-    return Usage(
-        input=taken or 0,
-        output=given or 0,
-        cached=_cached(value),
-        cache_write=_count(value, "cache_creation_input_tokens") or 0,
-        reasoning=_inner(value, ("completion_tokens_details", "output_tokens_details"), "reasoning_tokens"),
-    )
+    taken, given = taken or 0, given or 0
+    inside = _details(value, "prompt_tokens_details", "input_tokens_details")
+    thought = _details(value, "completion_tokens_details", "output_tokens_details")
+    cached = (inside and _count(inside, "cached_tokens")) or _count(value, *_READ) or 0
+    written = _count(value, "cache_creation_input_tokens") or (inside and _count(inside, *_WRITTEN)) or 0
+    reasoning = (thought and _count(thought, "reasoning_tokens", "thinking_tokens")) or 0
+    if not (cached or written or reasoning):
+        return Usage(taken, given)
+    total, beside = _count(value, "total_tokens") or 0, cached + written
+    if beside and (beside > taken or total == taken + beside + given or (_anthropic(value) and total != taken + given)):
+        taken += beside
+    if reasoning and (reasoning > given or total == taken + given + reasoning):  # xAI's, and Gemini's as OpenAI's
+        given += reasoning
+    long = min(_long(value, inside), written) if written else 0
+    return Usage(taken, given, cached, written, reasoning, cache_write_1h=long)
 
 
 def merge(old: Usage | None, new: Usage | None) -> Usage | None:
@@ -41,25 +57,35 @@ def merge(old: Usage | None, new: Usage | None) -> Usage | None:
         cached=max(old.cached, new.cached),
         cache_write=max(old.cache_write, new.cache_write),
         reasoning=max(old.reasoning, new.reasoning),
+        cache_write_1h=max(old.cache_write_1h, new.cache_write_1h),
     )
 
 
-def _cached(value: Mapping[str, object]) -> int:
-    inner = _inner(value, ("prompt_tokens_details", "input_tokens_details"), "cached_tokens")
-    return inner or _count(value, "prompt_cache_hit_tokens", "cache_read_input_tokens") or 0  # DeepSeek; LiteLLM
+def _anthropic(value: Mapping[str, object]) -> bool:
+    """Whether the input was counted without what was read from and written to the cache."""
+    return not ("prompt_tokens" in value or "prompt_tokens_details" in value or "input_tokens_details" in value)
 
 
-def _inner(value: Mapping[str, object], names: tuple[str, ...], key: str) -> int:
+def _long(value: Mapping[str, object], inside: Mapping[str, object]) -> int:
+    """Tokens written to the cache for an hour: Anthropic's place for them, and LiteLLM's."""
+    found = value.get("cache_creation") or inside.get("cache_creation_token_details")
+    return (_count(found, _LONG) or 0) if isinstance(found, dict) else 0
+
+
+def _details(value: Mapping[str, object], *names: str) -> Mapping[str, object]:
     for name in names:
         details = value.get(name)
-        if isinstance(details, dict):
-            return _count(details, key) or 0
-    return 0
+        if details and isinstance(details, dict):
+            return details
+    return _NOTHING
 
 
 def _count(value: Mapping[str, object], *keys: str) -> int | None:
     for key in keys:
         number = value.get(key)
-        if isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number <= LARGEST:
+        if type(number) is int:
+            if 0 <= number <= LARGEST:
+                return number
+        elif isinstance(number, float) and 0 <= number <= LARGEST:
             return int(number)
     return None

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from guardproxy.api._error import error
 from guardproxy.api._json import peek
+from guardproxy.api._model import model_of, renamed
 from guardproxy.api._usage import usage_of
 from guardproxy.core.model import Usage
 
-__all__ = ["PATHS", "PREFIX", "SURFACE", "error", "usage"]
+__all__ = ["PATHS", "PREFIX", "SURFACE", "error", "model_of", "renamed", "usage"]
 
 SURFACE = "passthrough"
 PREFIX = "/v1/"

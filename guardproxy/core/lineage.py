@@ -110,7 +110,8 @@ class Lineage:
         heir_of = self._left(opening)
         if who.session and who.thread:
             return self._thread(org, who.session, who.thread, now_ms, heir_of)
-        found = (None if who.fresh else self._by_link(opening, far=False)) or self._by_digest(opening, now_ms)
+        found = None if who.fresh else self._by_link(opening, far=False, upto=1)
+        found = found or self._by_digest(opening, now_ms) or (None if who.fresh else self._by_link(opening, far=False))
         latest = self._heads.get(self._head(opening))
         if found is None and latest is None and not who.fresh:
             found = self._by_link(opening, far=True)
@@ -161,12 +162,13 @@ class Lineage:
         left = self._by_link(opening, far=False, anyone=True)
         return None if left is None or left.closed_by else left
 
-    def _by_link(self, opening: Opening, *, far: bool, anyone: bool = False) -> Thread | None:
+    def _by_link(self, opening: Opening, *, far: bool, anyone: bool = False, upto: int = 9) -> Thread | None:
         """Who was given this round: the longest history shorter than this one, else the latest.
 
         `far`: by the links that hold without the head, for heads that nothing is known of. `anyone`: in any session.
+        `upto`: by the most specific ones alone; what was done may have been done by another run, too.
         """
-        wanted = [link for link in opening.identity.links if link.startswith("*") is far]
+        wanted = [link for link in opening.identity.links if link.startswith("*") is far][:upto]
         for number, link in enumerate(wanted):
             given = [thread for thread in self._links.get(link, ()) if anyone or self._mine(thread, opening)]
             fit = [thread for thread in given if thread.count < opening.fact.count]

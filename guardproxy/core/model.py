@@ -87,12 +87,17 @@ class Message(NamedTuple):  # a tuple for the same reason
 
 @value
 class Declared:
-    """What the client says of itself: session and thread ids (may be empty) and the place they were read from."""
+    """What the client says of itself: session and thread ids (may be empty) and the place they were read from.
+
+    `user` and `labels` (names and values) are claims: what they are good for is the key's to say.
+    """
 
     session: str = ""
     thread: str = ""
     source: str = "derived"
     agent: str = ""
+    user: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
     progress: tuple[int, ...] = ()  # what it reports of its progress, in the order of `core.progress.FIELDS`
 
 
@@ -212,7 +217,10 @@ class Episode:
 
 @value
 class Usage:
-    """Tokens of one attempt. `input` includes cached ones. `estimated` where the provider did not say."""
+    """Tokens of one attempt. `estimated` where the provider did not say.
+
+    `input` includes cached ones and cache writes, `output` includes reasoning, `cache_write` one-hour writes.
+    """
 
     input: int = 0
     output: int = 0
@@ -220,6 +228,7 @@ class Usage:
     cache_write: int = 0
     reasoning: int = 0
     estimated: bool = False
+    cache_write_1h: int = 0
 
 
 class Line(NamedTuple):  # a tuple: nine are made for every request, and sent as they are

@@ -33,6 +33,8 @@ def shape(arguments: str) -> str:
     """The statuses of the plan in a call's arguments; "": there is none."""
     if "[" not in arguments or len(arguments) > LONGEST:
         return ""
+    if "\\u" in arguments:
+        arguments = _unescaped(arguments)
     front = arguments[:FRONT]
     boxed = "[ ]" in front or "[x]" in front
     listed = "[{" in front or "[ {" in front or "[\n" in front
@@ -45,6 +47,14 @@ def shape(arguments: str) -> str:
     if boxed:
         return _boxes(value)
     return next((found for items in _lists(value) if (found := _statuses(items))), "")
+
+
+def _unescaped(arguments: str) -> str:
+    """The same arguments without escapes: a client may write each letter as one."""
+    try:
+        return json.dumps(json.loads(arguments), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return arguments
 
 
 def _boxes(value: object) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from guardproxy.core.model import Usage
 
@@ -16,29 +17,89 @@ BYTES_PER_TOKEN = 4.0
 Corrected per model by what the provider's usage said before (`Estimate.factor`).
 """
 
+REACH = 1.5
+"""How far above its estimate an input may turn out, so that a tier of higher prices is held in time: dense code has
+some 2.7 bytes a token where `BYTES_PER_TOKEN` says 4."""
+
+DUST = 1e-9
+"""Micro-dollars below which a rest is no amount but the inexactness of a double: it is not rounded up."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Micro-dollars per token. `known` is False where the configured fallback stands in: never silently free."""
+    """Micro-dollars per token. `known` is False where the configured fallback stands in: never silently free.
+
+    -1 is "no price of its own": cached tokens and cache writes cost what `input` does, one-hour writes what
+    `cache_write` does, reasoning what `output` does. `tiers`: the rates of longer inputs, the longest first.
+    """
 
     input: float
     output: float
-    cached: float = -1.0  # -1: same as input
+    cached: float = -1.0
     cache_write: float = -1.0
     known: bool = True
+    cache_write_1h: float = -1.0
+    reasoning: float = -1.0
+    tiers: tuple[Tier, ...] = ()
+
+    def at(self, tokens: int) -> Rates:
+        """The rates of an input of so many tokens: all of them are priced by the tier that the input is in."""
+        for above, rates in self.tiers:
+            if tokens > above:
+                return rates
+        return self
+
+
+class Tier(NamedTuple):
+    """`rates` of inputs of more than `above` tokens."""
+
+    above: int
+    rates: Rates
 
 
 def cost(rates: Rates, usage: Usage) -> int:
-    """Micro-dollars of `usage`, rounded up. Cached tokens are part of `usage.input` (OpenAI's way)."""
+    """Micro-dollars of one attempt's `usage`, rounded up.
+
+    Cached tokens and cache writes are part of `usage.input`, one-hour writes of the writes, reasoning of the output:
+    nothing is counted twice (`api._usage` brings every provider's figures into this form).
+    """
+    if rates.tiers:
+        rates = rates.at(usage.input)
     amount = usage.output * rates.output
+    if usage.reasoning and rates.reasoning >= 0:
+        amount += min(usage.reasoning, usage.output) * (rates.reasoning - rates.output)
     if usage.cached or usage.cache_write:
-        cached_rate = rates.input if rates.cached < 0 else rates.cached
-        write_rate = rates.input if rates.cache_write < 0 else rates.cache_write
-        plain = max(0, usage.input - usage.cached - usage.cache_write)
-        amount += plain * rates.input + usage.cached * cached_rate + usage.cache_write * write_rate
+        amount += _input(rates, usage)
     elif usage.input > 0:
         amount += usage.input * rates.input
-    return int(-(-amount // 1))
+    return int(-(-(amount - DUST) // 1)) if amount > 0 else 0
+
+
+def _input(rates: Rates, usage: Usage) -> float:
+    cached_rate = rates.input if rates.cached < 0 else rates.cached
+    write_rate = rates.input if rates.cache_write < 0 else rates.cache_write
+    plain = max(0, usage.input - usage.cached - usage.cache_write)
+    amount = plain * rates.input + usage.cached * cached_rate + usage.cache_write * write_rate
+    if usage.cache_write_1h and rates.cache_write_1h >= 0:
+        amount += min(usage.cache_write_1h, usage.cache_write) * (rates.cache_write_1h - write_rate)
+    return amount
+
+
+def hold(rates: Rates, given: int, most: int) -> int:
+    """Micro-dollars to hold for an estimated input of `given` tokens and `most` tokens of output, rounded up.
+
+    The same rates, and of each the dearest that may apply: the tier that the input can reach (`REACH`), input that is
+    written to the cache, output that is all reasoning. What a one-hour cache write costs more is settled, not held.
+    """
+    reach = given * REACH
+    if not rates.tiers or reach <= rates.tiers[-1].above:
+        return _hold(rates, given, most)
+    return max(_hold(rates.at(given), given, most), _hold(rates.at(int(reach)), given, most))
+
+
+def _hold(rates: Rates, given: int, most: int) -> int:
+    amount = given * max(rates.input, rates.cache_write) + most * max(rates.output, rates.reasoning)
+    return int(-(-(amount - DUST) // 1)) if amount > 0 else 0
 
 
 def estimate_input(size: int, factor: float = 1.0) -> int:
@@ -52,7 +113,7 @@ def estimate_output(characters: int) -> int:
 
 
 def together(usages: Iterable[Usage]) -> Usage:
-    """The sum; estimated where any of it is."""
+    """The sum; estimated where any of it is. Its cost is not that of the sum: a tier is reached by one attempt."""
     rows = list(usages)
     return Usage(
         input=sum(one.input for one in rows),
@@ -61,4 +122,5 @@ def together(usages: Iterable[Usage]) -> Usage:
         cache_write=sum(one.cache_write for one in rows),
         reasoning=sum(one.reasoning for one in rows),
         estimated=any(one.estimated for one in rows),
+        cache_write_1h=sum(one.cache_write_1h for one in rows),
     )

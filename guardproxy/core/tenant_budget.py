@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 
 from guardproxy.core import pricing
 from guardproxy.core.budget import Need
-from guardproxy.core.model import Line, Usage, value
+from guardproxy.core.model import Line, value
 from guardproxy.core.pricing import Rates
 from guardproxy.core.tenant import Tenant
 from guardproxy.core.view import Spent, View
@@ -129,7 +131,8 @@ def wait_ms(view: View, poll_ms: int) -> int:
 
 def fitting(view: View, need: Need, rates: Rates, choices: int) -> int:
     """How many tokens of output there is room for; 0 where fewer would not help."""
-    most = need.output_tokens // choices
+    whole = need.output_tokens // choices
+    most = whole
     for spent in _short(view):
         line = spent.line
         room = line.limit - spent.used - spent.held
@@ -137,12 +140,14 @@ def fitting(view: View, need: Need, rates: Rates, choices: int) -> int:
             fits = room
         elif line.dimension == "total_tokens":
             fits = room - need.input_tokens
-        elif line.dimension == "cost_microusd" and rates.output > 0:
-            fits = int((room - pricing.cost(rates, Usage(input=need.input_tokens)) - 1) / rates.output)
+        elif line.dimension == "cost_microusd":
+            fits = (
+                bisect_right(range(need.output_tokens), room, key=partial(pricing.hold, rates, need.input_tokens)) - 1
+            )
         else:
             return 0
         most = min(most, fits // choices)
-    return most if LEAST_OUTPUT <= most < need.output_tokens // choices else 0
+    return most if LEAST_OUTPUT <= most < whole else 0
 
 
 def _short(view: View) -> list[Spent]:

@@ -29,7 +29,7 @@ class Final:
     def __post_init__(self) -> None:
         """Raise ValueError where a run could be sent back for ever."""
         if self.retries > 10:
-            raise ValueError("retries must not be above 10: each is one more call of the model")
+            raise ValueError("retries: must not be above 10: each is one more call of the model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class Approvals:
     def __post_init__(self) -> None:
         """Raise ValueError where no client, or nobody at all, would wait that long."""
         if not 1 <= self.hold_seconds <= LONGEST_HOLD_S:
-            raise ValueError(f"hold_seconds must be 1 to {LONGEST_HOLD_S:.0f}: clients give up after 300")
+            raise ValueError(f"hold_seconds: must be 1 to {LONGEST_HOLD_S:.0f}: clients give up after 300")
         if not 1 <= self.expire_seconds <= 7 * 86_400:
-            raise ValueError("expire_seconds must be between a second and a week")
+            raise ValueError("expire_seconds: must be between a second and a week")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,6 @@ class Checkpoints:
     def __post_init__(self) -> None:
         """Raise ValueError where it would fill the store."""
         if not 1 <= self.max_kb <= 65_536:
-            raise ValueError("max_kb must be 1 to 65536")
+            raise ValueError("max_kb: must be 1 to 65536")
         if not 60 <= self.ttl_seconds <= 30 * 86_400:
-            raise ValueError("ttl_seconds must be between a minute and 30 days")
+            raise ValueError("ttl_seconds: must be between a minute and 30 days")

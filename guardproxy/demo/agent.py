@@ -18,9 +18,13 @@ MOST_TURNS = 40
 
 @dataclass(slots=True)
 class Run:
-    """What became of one task. `ended`: finished, refused (an HTTP error) or gave up; `text`: the last words."""
+    """What became of one task. `ended`: finished, refused (an HTTP error) or gave up; `text`: the last words.
+
+    `session`: what the proxy calls the run, "" without a proxy.
+    """
 
     task: str
+    session: str = ""
     ended: str = "gave up"
     text: str = ""
     executed: int = 0
@@ -28,7 +32,7 @@ class Run:
 
     @property
     def actions(self) -> list[str]:
-        """What the proxy did, turn by turn, where it did something."""
+        """What the proxy did, turn by turn, where it did something; for a stream, as far as its headers could say."""
         return [record["action"] for record in self.records if record["action"] not in ("", "pass", "observe")]
 
 
@@ -54,6 +58,7 @@ class Agent:
                 run.ended, run.text = "refused", str(error.body or error)
                 run.records.append(_record(turn, began, (), error.response.headers, 0, error.status_code))
                 break
+            run.session = headers.get("x-guardproxy-session-id", "")
             messages.append(message)
             calls = [_executed(call, toolbox) for call in message.get("tool_calls") or ()]
             run.records.append(_record(turn, began, calls, headers, tokens, 200))

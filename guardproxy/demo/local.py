@@ -7,7 +7,6 @@ one that has; llama.cpp derives from it how calls are written and reads them bac
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from rich.console import Console
 from guardproxy.demo.agent import Agent, Run
 from guardproxy.demo.proxy import RunningProxy
 from guardproxy.demo.run import Result
+from guardproxy.demo.told import after, join
 from guardproxy.demo.tools import Toolbox
 from guardproxy.telemetry.looptable import loop_table
 
@@ -133,15 +133,18 @@ def compare(console: Console) -> list[Result]:
     server = start()
     provider = f"{server.listening_address}/v1"
     before = _play(console, provider, "straight to the model")
-    with RunningProxy(provider) as base_url:
-        after = _play(console, base_url, "through guardproxy")
-    ended = after.actions[-1] if after.actions else ""
-    return [Result("orders", False, before.executed, after.executed, ended, bool(after.text))]
+    proxy = RunningProxy(provider)
+    with proxy as base_url:
+        passed = _play(console, base_url, "through guardproxy", proxy)
+    ended = passed.actions[-1] if passed.actions else ""
+    return [Result("orders", False, before.executed, passed.executed, ended, bool(passed.text), after(passed.records))]
 
 
-def _play(console: Console, base_url: str, title: str, extra: Mapping[str, Any] = _EXTRA) -> Run:
-    agent = Agent(base_url, [_SCHEMA], timeout=120, extra=extra)
+def _play(console: Console, base_url: str, title: str, proxy: RunningProxy | None = None) -> Run:
+    agent = Agent(base_url, [_SCHEMA], timeout=120, extra=_EXTRA)
     run = agent.run("smollm2-135m", TASK, _Orders(), stream=False, most_turns=TURNS)
+    if proxy is not None:
+        join(run, proxy.records(run.session, len(run.records)))
     console.print(loop_table(run.records, title=f"{title}: “{TASK}”"))
     console.print(f"the agent's answer ({run.ended}): {run.text or 'none'}\n", markup=False)
     return run

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,13 +24,17 @@ Arguments = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One model. `call(n)` is its n-th call, from 0; None: it gives `answer` and is done."""
+    """One model. `call(n)` is its n-th call, from 0; None: it gives `answer` and is done.
+
+    `fresh`: it makes no call twice, so that none can be refused as the same again.
+    """
 
     name: str
     task: str
     call: Callable[[int], tuple[str, Arguments] | None]
     answer: str
     healthy: bool = False
+    fresh: bool = False
 
 
 def _exact(n: int) -> tuple[str, Arguments] | None:
@@ -71,6 +76,7 @@ SCRIPTS: Mapping[str, Script] = {
             "What was yesterday's exchange rate from EUR to USD?",
             _shifting,
             "The rates service answers 503 on every mirror, so I do not know the rate.",
+            fresh=True,
         ),
         Script(
             "healthy",
@@ -84,9 +90,14 @@ SCRIPTS: Mapping[str, Script] = {
 """The models by name: three that loop, one that polls and ends."""
 
 
+ASKED = web.AppKey("asked", Counter)
+"""How often each model was asked."""
+
+
 async def _complete(request: web.Request) -> web.StreamResponse:
     ask = await request.json()
     script = SCRIPTS.get(ask.get("model", ""))
+    request.app[ASKED][ask.get("model", "")] += 1
     if script is None:
         return web.json_response({"error": {"message": "no such model", "type": "invalid_request_error"}}, status=404)
     made = sum(len(message.get("tool_calls") or ()) for message in ask["messages"])
@@ -154,7 +165,13 @@ def _envelope(script: Script, made: int, kind: str, **fields: object) -> dict[st
 
 
 class Provider:
-    """The provider on a free port of the loopback, in a thread of its own; a context manager that gives its URL."""
+    """The provider on a free port of the loopback, in a thread of its own; a context manager that gives its URL.
+
+    `asked` counts the requests for each model.
+    """
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
 
     def __enter__(self) -> str:
         started = threading.Event()
@@ -170,6 +187,7 @@ class Provider:
     async def _serve(self, started: threading.Event) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         app = web.Application()
+        app[ASKED] = self.asked
         app.router.add_post("/v1/chat/completions", _complete)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()

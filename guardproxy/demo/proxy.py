@@ -7,12 +7,19 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+from guardproxy import config
 from guardproxy.errors import GuardError
+from guardproxy.http import reach, trace
+from guardproxy.telemetry.record import TurnRecord
 
 STOP_SECONDS = 20.0
 """The agents are done by then: draining takes a moment."""
+
+RECORD_SECONDS = 10.0
+"""A turn is on record a moment after its answer."""
 
 
 class RunningProxy:
@@ -36,6 +43,26 @@ class RunningProxy:
         said = log.read_text(errors="replace").strip()[-2000:]
         self.__exit__()
         raise GuardError(f"the proxy did not start: {said}")
+
+    def records(self, session: str, turns: int) -> list[TurnRecord]:
+        """What the proxy has on record of a session, as `guardproxy trace` reads it, once it has `turns` turns.
+
+        Raises GuardError when it does not have them within some seconds.
+        """
+        settings = config.build({"store": {"data_dir": str(Path(self._folder.name, "data"))}})
+        until = time.monotonic() + RECORD_SECONDS
+        while True:
+            try:
+                found = reach.ask(settings, lambda store: trace.read(store, session))
+            except GuardError as unknown:
+                if unknown.status != 404 or time.monotonic() > until:
+                    raise
+                found = []
+            if len({record["turn"] for record in found}) >= turns:
+                return found
+            if time.monotonic() > until:
+                raise GuardError(f"the proxy has {len(found)} of {turns} turns of {session} on record")
+            time.sleep(0.05)
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()

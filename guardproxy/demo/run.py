@@ -12,19 +12,37 @@ from importlib.util import find_spec
 from rich.console import Console
 from rich.table import Table
 
-from guardproxy.errors import ConfigError
+from guardproxy.demo.told import NOTHING, After, after, attempts, join
+from guardproxy.errors import ConfigError, GuardError
 
 _WIDTH = 130  # columns where there is no terminal to ask
 
-_COLUMNS = ("task", "calls without", "calls with", "not executed", "ended by", "as it should be")
+_COLUMNS = (
+    "task",
+    "calls without",
+    "calls with",
+    "not executed",
+    "ended by",
+    "then model calls",
+    "then tool calls",
+    "as it should be",
+)
+_CAPTION = "then: after the first call that was refused, or, where each call is a new one, after the word to stop"
 
 OK, FAILED = 0, 1
 """Exit codes."""
 
 
+MOST_MODELS = 3
+"""Model calls once a loop was told to stop: it is asked twice for something else, then for an answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One task without and with the proxy, in executed calls. `ended`: what the proxy did last, empty if nothing."""
+    """One task without and with the proxy, in executed calls. `ended`: what the proxy did last, empty if nothing.
+
+    `after`: what was spent once the loop was told to stop. `fresh`: it makes no call twice, so that none is refused.
+    """
 
     name: str
     healthy: bool
@@ -32,13 +50,16 @@ class Result:
     executed: int
     ended: str
     answered: bool
+    after: After = NOTHING
+    fresh: bool = False
 
     @property
     def good(self) -> bool:
-        """A loop was ended with an answer and before its own end; a healthy run was not touched."""
+        """A loop was ended with an answer, soon after it was told to stop; a healthy run was not touched."""
         if self.healthy:
-            return not self.ended and self.executed == self.without and self.answered
-        return self.ended in ("finalize", "cut") and self.executed < self.without and self.answered
+            return not self.ended and self.executed == self.without and self.answered and self.after == NOTHING
+        soon = self.after.models <= MOST_MODELS and self.after.tools <= (1 if self.fresh else 0)
+        return self.ended in ("finalize", "cut") and self.executed < self.without and self.answered and soon
 
 
 def run(*, local_model: bool = False) -> int:
@@ -69,39 +90,51 @@ def compare(console: Console) -> list[Result]:
     from guardproxy.demo.tools import Toolbox, schemas  # noqa: PLC0415  # the extra may be absent
     from guardproxy.telemetry.looptable import loop_table  # noqa: PLC0415  # the extra may be absent
 
-    def play(base_url: str, title: str) -> Mapping[str, Run]:
+    def play(base_url: str, title: str, proxy: RunningProxy | None = None) -> Mapping[str, Run]:
         agent = Agent(base_url, schemas())
         runs = {}
         for number, script in enumerate(SCRIPTS.values()):
             run = agent.run(script.name, script.task, Toolbox(), stream=number % 2 == 0)
+            if proxy is not None:
+                join(run, proxy.records(run.session, len(run.records)))
             console.print(loop_table(run.records, title=f"{title}: {script.name}, “{script.task}”"))
             console.print(f"the agent's answer ({run.ended}): {run.text}\n", markup=False)
             runs[script.name] = run
         return runs
 
-    with Provider() as provider:
-        before = play(provider, "straight to the provider")
-        with RunningProxy(provider) as base_url:
-            after = play(base_url, "through guardproxy")
+    provider = Provider()
+    with provider as upstream:
+        before = play(upstream, "straight to the provider")
+        provider.asked.clear()
+        proxy = RunningProxy(upstream)
+        with proxy as base_url:
+            passed = play(base_url, "through guardproxy", proxy)
+    for name, run in passed.items():
+        if (known := sum(map(attempts, run.records))) != provider.asked[name]:
+            raise GuardError(f"{name}: {provider.asked[name]} calls of the model, and {known} on record")
     return [
         Result(
             name,
             script.healthy,
             before[name].executed,
-            after[name].executed,
-            after[name].actions[-1] if after[name].actions else "",
-            after[name].ended == "finished" and bool(after[name].text),
+            passed[name].executed,
+            passed[name].actions[-1] if passed[name].actions else "",
+            passed[name].ended == "finished" and bool(passed[name].text),
+            after(passed[name].records),
+            script.fresh,
         )
         for name, script in SCRIPTS.items()
     ]
 
 
 def _verdict(console: Console, results: list[Result]) -> int:
-    table = Table(*_COLUMNS, title="Tool calls")
+    table = Table(*_COLUMNS, title="Tool calls", caption=_CAPTION)
     for one in results:
         ended = one.ended or "itself"
         saved = one.without - one.executed
-        table.add_row(one.name, str(one.without), str(one.executed), str(saved), ended, "yes" if one.good else "NO")
+        spent = ("–", "–") if one.healthy else tuple(map(str, one.after))
+        said = "yes" if one.good else "NO"
+        table.add_row(one.name, str(one.without), str(one.executed), str(saved), ended, *spent, said)
     console.print(table)
     good = all(one.good for one in results)
     console.print(_sentence(results) if good else "Not as it should be: see the last column.")

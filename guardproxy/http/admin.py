@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -27,12 +27,13 @@ UPSTREAM_SECONDS = 10.0
 class Sight:
     """What the parent lets the admin listener see and do. `store` raises StoreError when it is not there or not fit.
 
-    `panic` answers how the switch stands and whether the store, where workers read it, has yet to be told.
+    `upstreams`: where requests go, by name. `panic` answers how the switch stands and whether the store, where workers
+    read it, has yet to be told.
     """
 
     workers: Callable[[], int]
     draining: Callable[[], bool]
-    upstream: Callable[[], str]
+    upstreams: Callable[[], Mapping[str, str]]
     store: Callable[[], Awaitable[None]]
     store_needed: Callable[[], bool]
     metrics: Callable[[], Awaitable[Snapshot]]
@@ -45,7 +46,7 @@ class Admin:
     def __init__(self, sight: Sight, api: web.Application | None = None) -> None:
         self._sight = sight
         self._api = api
-        self._upstream_seen = ("", 0.0, "")
+        self._upstreams_seen: dict[str, tuple[float, str]] = {}
 
     def application(self) -> web.Application:
         """The aiohttp application."""
@@ -63,17 +64,23 @@ class Admin:
         return web.Response(text="ok\n")
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        """503 while no request could be served as configured; the body says which part is missing."""
+        """503 while no request could be served as configured; the body says which part is missing.
+
+        Of several upstreams one that answers is enough; "upstreams" then says how each is.
+        """
         sight = self._sight
-        store, upstream = await asyncio.gather(self._store(), self._upstream(sight.upstream()))
+        where = dict(sight.upstreams())
+        store, *seen = await asyncio.gather(self._store(), *(self._upstream(url) for url in where.values()))
+        wrong = [said for said in seen if said != "ok"]
         parts = {
             "workers": "ok" if sight.workers() else "none serves",
             "store": store,
-            "upstream": upstream,
+            "upstream": "; ".join(wrong) if len(wrong) == len(seen) else "ok",
             "state": "draining" if sight.draining() else "ok",
         }
         lacking = [name for name, said in parts.items() if said != "ok" and (name != "store" or sight.store_needed())]
-        return _json({"ready": not lacking, **parts}, 503 if lacking else 200)
+        more = {"upstreams": dict(zip(where, seen, strict=True))} if len(where) > 1 else {}
+        return _json({"ready": not lacking, **parts, **more}, 503 if lacking else 200)
 
     async def _metrics(self, request: web.Request) -> web.Response:
         text = render(await self._sight.metrics())
@@ -97,8 +104,8 @@ class Admin:
 
     async def _upstream(self, url: str) -> str:
         """Whether the provider's port takes connections. No request is made: it might cost money."""
-        known, until, said = self._upstream_seen
-        if known == url and time.monotonic() < until:
+        until, said = self._upstreams_seen.get(url, (0.0, ""))
+        if time.monotonic() < until:
             return said
         parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -109,7 +116,9 @@ class Admin:
             said = "ok"
         except (OSError, TimeoutError) as error:
             said = f"{parts.hostname}:{port} does not answer ({str(error) or 'timed out'})"
-        self._upstream_seen = (url, time.monotonic() + UPSTREAM_SECONDS, said)
+        if len(self._upstreams_seen) > len(self._sight.upstreams()):
+            self._upstreams_seen.clear()  # a reload has changed them
+        self._upstreams_seen[url] = (time.monotonic() + UPSTREAM_SECONDS, said)
         return said
 
 

@@ -33,6 +33,7 @@ from guardproxy.http.sealed import Sealer
 from guardproxy.http.server import Server
 from guardproxy.http.turn import Turn
 from guardproxy.http.upstream import Upstream
+from guardproxy.http.upstreams import Upstreams
 from guardproxy.http.verifier import Verifier
 from guardproxy.http.webhook import Event, Webhook
 
@@ -71,6 +72,7 @@ class Proxy:
         *,
         policy: Policy,
         upstream: Upstream,
+        upstreams: Upstreams | None = None,
         store: TurnStore,
         telemetry: Telemetry,
         printer: Fingerprinter,
@@ -89,6 +91,7 @@ class Proxy:
     ) -> None:
         self.policy = policy
         self.upstream = upstream
+        self.upstreams = upstreams  # of several; then `upstream` is only what stands in where no model says
         self.telemetry = telemetry
         self.printer = printer
         self.prices = prices
@@ -107,8 +110,7 @@ class Proxy:
         self.wants = preparing.wants(policy, verifies=verifier_mode if verifier is not None else "")
         self.verifier_mode = verifier_mode
         self.turns: set[Turn] = set()
-        self.in_flight = 0
-        self.arriving = 0  # requests whose body is still coming
+        self.in_flight = self.arriving = 0  # requests that are here, and whose body is still coming
         self.draining = False
         self._delivered = Memo[str, bool](DELIVERED)
         self._raised: set[str] = set()
@@ -119,8 +121,9 @@ class Proxy:
 
     async def start(self) -> None:
         """Open the upstream pool and begin to renew the holds of running calls."""
-        self.upstream.on_retry = self._retried
-        await self.upstream.start()
+        for upstream in self.upstreams or (self.upstream,):
+            upstream.on_retry = self._retried
+            await upstream.start()
         self._beside = [self.spawn(self._renew()), self.spawn(watching.watch(self))]
 
     async def close(self) -> None:
@@ -134,7 +137,8 @@ class Proxy:
             await self.webhook.close()
         if self.verifier is not None:
             await self.verifier.close()
-        await self.upstream.close()
+        for upstream in self.upstreams or (self.upstream,):
+            await upstream.close()
 
     def server(self) -> web.Server:
         """The server of one proxy, for tests; a worker's outlives its proxies."""
@@ -206,8 +210,7 @@ class Proxy:
     def _shed(self) -> web.Response:
         self.telemetry.count("shed", {"reason": "draining" if self.draining else "in_flight"}, 1)
         message = "guardproxy is at its bound of requests under way (overload.max_in_flight); try again in a moment"
-        error = Overloaded(message)
-        return _error(api.SURFACES["chat"], error, [("Retry-After", "1")])
+        return _error(api.SURFACES["chat"], Overloaded(message), [("Retry-After", "1")])
 
     def fault(self, what: str) -> None:
         """A fault of ours: logged with its place, counted. Called where it was caught."""

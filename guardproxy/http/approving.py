@@ -23,8 +23,7 @@ from guardproxy.core.edit import PutBack
 from guardproxy.core.model import Ask, Call, Rung
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import GuardError, StoreError
-from guardproxy.http import deciding, sealed
-from guardproxy.http.ledger import with_rounds
+from guardproxy.http import claiming, deciding, sealed
 from guardproxy.http.sealed import Held
 from guardproxy.http.whole import whole
 from guardproxy.store.approvals import Approval
@@ -125,7 +124,7 @@ async def _decided(
     turn.outcome.approval = (name, state)
     turn.outcome.waits_for = ""
     turn.proxy.tell("approval.decided", turn.seen.session, name, {"approval": name, "state": state})
-    if approval and held and approval.state == "approved" and await claimed(turn, name):
+    if approval and held and approval.state == "approved" and await claiming.claimed(turn, name):
         if held.arguments == look.watcher.seen().calls[asked.position].arguments:
             return await run.deliver(look, others)
         return await run.deliver_message(look, held.message)
@@ -176,7 +175,7 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
         back = PutBack(_place(turn, name), (turn.surface.sound(held.message), *results))
         if back not in turn.put_back:  # it stands there since an attempt that failed
             turn.edits = (*turn.edits, back)
-            turn.kept.append(with_rounds(back, turn.put_back))
+            turn.outcome.decided = (back,)
     return None
 
 
@@ -196,7 +195,7 @@ async def _expired(turn: Turn, held: Held) -> web.StreamResponse:
 
 async def _release(turn: Turn, name: str, held: Held) -> web.StreamResponse | None:
     """The call that was allowed, as the model's answer: once, whoever asks."""
-    if not await claimed(turn, name):
+    if not await claiming.claimed(turn, name):
         return None
     created = turn.started_ns // 10**9
     kind, body = turn.surface.replay_message(turn.ask, held.message, reply_id=turn.reply_id, created=created)
@@ -240,14 +239,6 @@ def _results(turn: Turn, approval: Approval, held: Held, count: int) -> list[str
     names = [call.name for call in calls] + [""] * count
     own = _told(turn, approval, held)
     return [own if at == asked else advice.one_at_a_time(turn.language, names[at]) for at in range(count)]
-
-
-async def claimed(turn: Turn, name: str) -> bool:
-    """Whether this turn is the one that releases the call."""
-    try:
-        return bool(await turn.proxy.books.approvals.claim(turn.opening.org, name, turn.opening.token, turn.offset_ms))
-    except StoreError:
-        return False
 
 
 def _told(turn: Turn, approval: Approval | None, held: Held | None) -> str:

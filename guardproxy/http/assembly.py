@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from guardproxy import _sections
+from guardproxy._upstreams import RESERVED
 from guardproxy.api.chat import OFF, Options
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.http.app import Bounds, Proxy
@@ -14,11 +17,17 @@ from guardproxy.http.prices import Prices
 from guardproxy.http.room import Budgets
 from guardproxy.http.signed import Receiver
 from guardproxy.http.upstream import Upstream
+from guardproxy.http.upstreams import Member, Rules, Upstreams
 from guardproxy.http.verifier import Verifier
 from guardproxy.http.webhook import Webhook
 
 if TYPE_CHECKING:
-    from guardproxy._settings import Verifier as VerifierSection, Webhook as WebhookSection
+    from guardproxy._settings import (
+        Upstream as UpstreamSection,
+        Verifier as VerifierSection,
+        Webhook as WebhookSection,
+    )
+    from guardproxy._upstreams import NamedUpstream
     from guardproxy.config import Config
     from guardproxy.secrets import Keys
     from guardproxy.telemetry import Telemetry
@@ -33,15 +42,7 @@ def assemble(
     clock_offset: Callable[[Mapping[str, str]], int] | None = None,
 ) -> Proxy:
     """A worker's proxy for a configuration; call `start` on it inside the running loop."""
-    table, fallback = config.price_table()
-    upstream = Upstream(
-        config.upstream.url,
-        api_key=config.upstream.api_key or "",
-        connect_s=config.upstream.connect_seconds,
-        first_byte_s=config.upstream.first_byte_seconds,
-        idle_s=config.upstream.idle_seconds,
-        retries=config.upstream.retries,
-    )
+    upstream, upstreams = _upstreams_of(config, telemetry)
     verifier = config.policy.verifier
     return Proxy(
         verifier=_verifier(verifier) if verifier.url else None,
@@ -49,11 +50,12 @@ def assemble(
         webhook=_webhook(config.webhook, telemetry) if config.webhook.url else None,
         policy=config.policy_value(),
         upstream=upstream,
+        upstreams=upstreams,
         store=store,
         telemetry=telemetry,
         budgets=Budgets(config.budget_values()),
         printer=Fingerprinter(keys.fingerprint, config.rules_value()),
-        prices=Prices(table, fallback),
+        prices=_prices(config, telemetry),
         ledger_key=keys.ledger,
         limits=Bounds(
             max_body=config.overload.max_body_mb << 20,
@@ -67,6 +69,16 @@ def assemble(
     )
 
 
+def _prices(config: Config, telemetry: Telemetry) -> Prices:
+    return Prices(
+        *config.price_table(),
+        config.price_list(),
+        unknown=config.prices.unknown,
+        url="" if config.upstreams else config.upstream.url,
+        alert=lambda model: telemetry.count("guardproxy.prices.unknown", {"model": model}, 1),
+    )
+
+
 def _verifier(section: VerifierSection) -> Verifier:
     receiver = Receiver(section.url or "", section.secret, section.timeout_seconds)
     return Verifier(receiver, fail=section.fail)
@@ -75,3 +87,41 @@ def _verifier(section: VerifierSection) -> Verifier:
 def _webhook(section: WebhookSection, telemetry: Telemetry) -> Webhook:
     receiver = Receiver(section.url or "", section.secret, section.timeout_seconds)
     return Webhook(receiver, ended=lambda outcome: telemetry.count("webhook.events", {"outcome": outcome}, 1))
+
+
+def _upstreams_of(config: Config, telemetry: Telemetry) -> tuple[Upstream, Upstreams | None]:
+    """The upstream of what names no model, and all of them where there are several."""
+    default = None
+    if config.has_default:
+        name = RESERVED if config.upstreams else ""
+        default = _upstream(config.upstream, name, "upstream.url", config.upstream.retries)
+    members = [
+        Member(_upstream(one, one.name, f"upstreams.{one.name}.url"), one.models, one.rename)
+        for one in config.upstreams
+    ]
+    if not members:
+        return default or _upstream(config.upstream, "", "upstream.url"), None
+    told = config.failover
+    rules = Rules(told.most, told.failures, told.aside_seconds, told.stay == "session")
+    asides = partial(telemetry.count, "upstream.asides")
+    upstreams = Upstreams(
+        members,
+        default,
+        rules,
+        clock=time.monotonic,
+        on_aside=lambda name, reason: asides({"name": name, "reason": reason}, 1),
+    )
+    return default or members[0].upstream, upstreams
+
+
+def _upstream(section: UpstreamSection | NamedUpstream, name: str, setting: str, retries: int = 0) -> Upstream:
+    return Upstream(
+        section.url,
+        name=name,
+        setting=setting,
+        api_key=section.api_key or "",
+        connect_s=section.connect_seconds,
+        first_byte_s=section.first_byte_seconds,
+        idle_s=section.idle_seconds,
+        retries=retries,
+    )

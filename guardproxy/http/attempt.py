@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 async def ask(run: Guarded) -> Answer | None:
     """The beginning of its answer; None where a further one fails: what was refused is not handed on for that."""
     try:
-        answer = await relay.post(run.turn, _edits(run), judged=True)
+        answer = await run.outlet.meanwhile(relay.post(run.turn, _edits(run), judged=True))
     except UpstreamError as error:
         if run.first:
             raise
+        run.turn.outcome.lose(error)
         _fail(run, error.code)
         return None
     streamed = run.turn.response is not None
@@ -80,7 +81,8 @@ def _look(run: Guarded, answer: Answer) -> Look:
     if look.blind and (turn.proxy.wants.guards or not run.first):
         turn.look = None
         encoding = answer.header("content-encoding")
-        message = f"the provider at {turn.proxy.upstream.base} answered in the encoding {encoding!r}, unasked"
+        base = (turn.outcome.upstream or turn.proxy.upstream).base
+        message = f"the provider at {base} answered in the encoding {encoding!r}, unasked"
         raise UpstreamError(message, code="upstream_encoding")
     return look
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from guardproxy.store.approvals import Approvals
     from guardproxy.store.checkpoints import Checkpoints
     from guardproxy.store.runs import Runs
+    from guardproxy.store.stays import Stays
 
 OWED = 10_000
 """Turns remembered for the store while it is away; the oldest fall out first."""
@@ -31,6 +32,8 @@ OWED = 10_000
 class TurnStore(Protocol):
     """What is needed of the store here: `guardproxy.store.redis.Store` has it."""
 
+    @property
+    def stays(self) -> Stays: ...
     @property
     def labels(self) -> Labels: ...
     async def begin(self, opening: Opening) -> View: ...
@@ -105,6 +108,8 @@ class Books:
 
     async def extend(self, opening: Opening, lines: Sequence[Line]) -> bool:
         """Hold what one more attempt of a turn may use. Without the store only a policy that is open has room."""
+        if opening.token in self._openings:
+            return True  # begun here: the store does not know of it
         try:
             return await self._store.extend(opening.org, opening.token, lines, opening.offset_ms)
         except StoreError:
@@ -113,6 +118,11 @@ class Books:
     async def claim(self, org: str, name: str, ttl_ms: int) -> bool:
         """Whether this is the first of all workers to ask: for what happens once. `StoreError` without it."""
         return await self._store.claim(org, name, ttl_ms)
+
+    @property
+    def stays(self) -> Stays:
+        """Where sessions were served."""
+        return self._store.stays
 
     @property
     def approvals(self) -> Approvals:

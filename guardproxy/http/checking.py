@@ -40,11 +40,12 @@ async def check(run: Guarded, look: Look) -> tuple[bool, web.StreamResponse | No
     turn, seen = run.turn, look.watcher.seen()
     if not turn.checks or not (seen.text.strip() or seen.calls):
         return False, None
-    found = await _failures(turn, seen.text, seen.calls)
+    found = await run.outlet.meanwhile(_failures(turn, seen.text, seen.calls))
     _note(turn, found)
     failures = [one for one in found if one.mode == "enforce"]
     terms = turn.proxy.policy.final
-    if not failures or not terms.hold:
+    given = turn.response is not None and not look.watcher.holding
+    if not failures or not terms.hold or given:
         return False, None
     run.retries += 1
     if run.retries <= terms.retries:
@@ -52,6 +53,7 @@ async def check(run: Guarded, look: Look) -> tuple[bool, web.StreamResponse | No
         raws = look.watcher.raw_calls()
         after = turn.surface.results(raws, [told] * len(raws)) if raws else (turn.surface.feedback(told),)
         if await run.again(look, after, "verify"):
+            turn.outcome.verification, turn.outcome.failed_checks = "", ()  # the next answer gets a verdict of its own
             return True, None
         return True, await run.close(_unverified(turn, failures))
     if terms.on_failure == "deliver":

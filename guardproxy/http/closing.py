@@ -74,10 +74,17 @@ def ledger_of(turn: Turn, view: View) -> dict[str, bytes]:
     kept = turn.kept
     if view.ledger and not kept and done.outcome == "answered":
         kept = [*proxy.ledger.other(turn.message, turn.ask.count, view.ledger)]
-    if not (turn.new_advice or kept):
+    if not (turn.new_advice or kept or done.decided):
         return {}
-    answer = Message("assistant", done.text, done.calls)
-    return proxy.ledger.seal(turn.message, turn.new_advice, turn.put_back, kept, answer=answer, known=view.ledger)
+    return proxy.ledger.seal(
+        turn.message,
+        turn.new_advice,
+        turn.put_back,
+        kept,
+        decided=done.decided,
+        answer=Message("assistant", done.text, done.calls),
+        known=view.ledger,
+    )
 
 
 def status_after(turn: Turn) -> str:

@@ -11,6 +11,7 @@ from guardproxy.core.edit import AppendText, DropCalls
 from guardproxy.core.interventions import Context
 from guardproxy.core.interventions._context import progress
 from guardproxy.core.model import Call, Rung
+from guardproxy.core.policy import handed_over
 from guardproxy.core.proposals import Objection
 from guardproxy.core.refusal import worst
 from guardproxy.http import preparing
@@ -58,7 +59,8 @@ def refused(turn: Turn, objection: Objection, *, asked: int = 0, alone: bool = F
     view = turn.seen
     past = episode.unpack_episodes(view.episodes) if view.episodes else ()
     trail = session.trail(view)
-    turn.decision = refusal.refused(turn.decision, objection, past, trail, asked=asked, alone=alone)
+    decision = refusal.refused(turn.decision, objection, past, trail, asked=asked, alone=alone)
+    turn.decision = handed_over(decision, turn.proxy.policy)
     return {Rung.FINALIZE: "finalize", Rung.CUT: "cut"}.get(turn.decision.rung, "reask")
 
 
@@ -79,5 +81,8 @@ def finalize(turn: Turn) -> tuple[str, DropCalls]:
 
 
 def summary(turn: Turn) -> str:
-    """What the run achieved, as a cut says it."""
-    return advice.summary(turn.language, turn.decision, progress(turn.surface.widen(turn.ask), turn.decision))
+    """What the run achieved, as a cut says it, or as the person is told who takes over."""
+    decision, told = turn.decision, progress(turn.surface.widen(turn.ask), turn.decision)
+    if decision.action == "pause":
+        return advice.handed_over(turn.language, decision, told, f"guardproxy sessions resume {turn.seen.session}")
+    return advice.summary(turn.language, decision, told)

@@ -40,6 +40,11 @@ class Terms:
         message = f"the provider at {self.base} did not answer in time"
         return UpstreamError(message, status=504, code="upstream_timeout")
 
+    def late_connect(self) -> UpstreamError:
+        """No connection to the provider was made in time: nothing was sent."""
+        message = f"the provider at {self.base} did not answer in time"
+        return UpstreamError.before(message, status=504, code="upstream_timeout")
+
 
 class Answer:
     """An answer as it arrives. `status` and `headers` (names as spelled, in order) are known from the start."""
@@ -140,7 +145,8 @@ class Connection(asyncio.Protocol):
         """Send a request; its answer once the answer's head is there."""
         transport = self._transport
         if transport is None or self.closed:  # closed by the other side this very moment
-            raise self._terms.broken("the connection was closed")
+            message = f"the provider at {self._terms.base} broke off (the connection was closed)"
+            raise UpstreamError.before(message, code="upstream_broken")
         answer = self._answer = Answer(self)
         self._parser = httptools.HttpResponseParser(self)  # nothing of an earlier answer is left in it
         self._begun = self._sized = self._lasts = self._surplus = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -45,7 +46,7 @@ class Guarded:
     @property
     def first(self) -> bool:
         """Whether nothing was sent back yet."""
-        return not self.turn.outcome.earlier
+        return not self.turn.outcome.asked_back
 
     async def serve(self) -> web.StreamResponse:
         """Ask until there is an answer to hand on. A client that leaves pays for what was produced."""
@@ -71,6 +72,7 @@ class Guarded:
             except UpstreamError as error:
                 if self.first:
                     raise
+                self.turn.outcome.lose(error)
                 return await attempt.give_up(self, error.code)
             finally:
                 answer.end()
@@ -87,8 +89,7 @@ class Guarded:
         calls = turn.inspection is not None and self.drop is None
         if turn.ask.choices > 1 or not (text or calls):
             return None
-        wants = _nothing if not calls or turn.inspection is None else turn.inspection.concerns
-        return Gate(_every if calls and turn.proxy.wants.people else wants, text=text, calls=True)
+        return Gate(_every if calls and turn.proxy.wants.people else partial(_wanted, turn, calls, text), text=text)
 
     # -------------------------------------------------------------------------------------------- what we say to it
 
@@ -211,6 +212,7 @@ class Guarded:
         """End the answer in our words: the model is not asked any more."""
         turn = self.turn
         joint = turn.joint
+        deciding.closed(turn)
         turn.outcome.own(GAP.join(part for part in (joint.text if joint else "", text) if part))
         if self.rounds:
             turn.kept.append(PutBack(turn.ask.count, before=tuple(self.rounds), said=self._said))
@@ -221,8 +223,11 @@ class Guarded:
         return await self.outlet.finish(body)
 
 
-def _nothing(_tool: str) -> bool:
-    return False
+def _wanted(turn: Turn, calls: bool, final: bool, tool: str) -> bool:  # noqa: FBT001  # but for the tool, bound before
+    """Whether a call has to wait: it is judged, or it may be the final answer."""
+    if calls and turn.inspection is not None and turn.inspection.concerns(tool):
+        return True
+    return final and any(rule.concerns(tool) for rule in turn.proxy.policy.tools.final)
 
 
 def _every(_tool: str) -> bool:

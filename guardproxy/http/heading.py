@@ -59,6 +59,8 @@ def headers(turn: Turn) -> list[tuple[str, str]]:
             found.append(("x-guardproxy-budget-soft", soft_limits.header(turn.crossed)))
         if view.missing:
             found.append(("x-guardproxy-notice", NOT_APPENDED))
+    if turn.outcome.upstream is not None and turn.outcome.upstream_status:
+        found.append(("x-guardproxy-upstream", turn.outcome.upstream.name))
     if turn.outcome.verification:
         found.append(("x-guardproxy-verification", turn.outcome.verification))
     if turn.edits and (named := names(turn.edits)):

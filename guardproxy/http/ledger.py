@@ -5,7 +5,8 @@ of the one before it, without ids. Local on purpose: an anchor over the whole pr
 A message can carry several texts (the same request again after an empty answer): the anchor ends in their number.
 
 What is put back belongs to one answer, and a request can have several (its answer was lost, and it was sent again): the
-anchor of rounds also says which answer it was, and the one that the client has kept brings its own.
+anchor of rounds also says which answer it was, and the one that the client has kept brings its own. What a person has
+decided belongs to the request itself, whatever is answered to it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidTag
@@ -37,7 +37,10 @@ At = Callable[[int], Message | None]
 
 
 class Rounds(NamedTuple):
-    """An anchor of rounds: the place, the answer by its calls, the answer exactly, and which of several it is."""
+    """An anchor of rounds: the place, the answer by its calls, the answer exactly, and which of several it is.
+
+    Without an answer it belongs to the request.
+    """
 
     place: str
     calls: str
@@ -59,12 +62,14 @@ class Ledger:
         put_back: Sequence[Edit] = (),
         kept: Sequence[PutBack] = (),
         *,
+        decided: Sequence[PutBack] = (),
         answer: Message | None = None,
         known: Iterable[str] = (),
     ) -> dict[str, bytes]:
         """Entries by anchor: for the texts that `edits` append behind those put back, and for what `kept` puts back.
 
-        `answer`: what the client is given, where it is not in its history yet. `known`: anchors that there are.
+        `decided`: what is put back whatever the answer. `answer`: what the client is given, where it is not in its
+        history yet. `known`: anchors that there are.
         """
         entries = {}
         places = [edit.index for edit in put_back if isinstance(edit, AppendText)]
@@ -73,14 +78,12 @@ class Ledger:
                 anchor = f"{self._anchor(at, edit.index)}:{places.count(edit.index)}"
                 places.append(edit.index)
                 entries[anchor] = self._seal(anchor, edit.text.encode())
-        taken = [one for anchor in known if (one := _rounds_at(anchor))] if kept else []
-        for at_most, put in enumerate(kept):
-            back = with_rounds(put, kept[:at_most])
+        taken = [one.place for anchor in known if (one := _rounds_at(anchor))] if kept or decided else []
+        for back in (*decided, *kept):
             place = self._before(at, back.index)
-            calls, exact = self._answer(at(back.index) or answer or Message("assistant"))
-            number = 1 + max((one.number for one in taken if one.place == place), default=-1)
-            taken.append(Rounds(place, calls, exact, number))
-            anchor = f"{ROUNDS}{place}:{calls}.{exact}:{number}"
+            whose = "." if back in decided else ".".join(self._answer(at(back.index) or answer or Message("assistant")))
+            anchor = f"{ROUNDS}{place}:{whose}:{taken.count(place)}"
+            taken.append(place)
             entries[anchor] = self._seal(anchor, _packed(back))
         return entries
 
@@ -88,7 +91,7 @@ class Ledger:
         """What is to be kept of an answer that needs nothing put back, where another one to the same request did."""
         taken = [one for anchor in known if (one := _rounds_at(anchor))]
         place = self._before(at, index) if taken else ""
-        return (PutBack(index),) if any(one.place == place for one in taken) else ()
+        return (PutBack(index),) if any(one.place == place and one.exact for one in taken) else ()
 
     def put_back(self, at: At, entries: Mapping[str, bytes]) -> tuple[tuple[AppendText | PutBack, ...], bool]:
         """What stands in this conversation again, as the edits it was, in order; whether texts have lost their place.
@@ -116,24 +119,29 @@ class Ledger:
     def _rounds(
         self, at: At, place: str, some: Sequence[tuple[Rounds, str]], entries: Mapping[str, bytes]
     ) -> list[PutBack]:
-        """What belongs to the answer that stands at a place; nothing where that is none of those that were given.
+        """What stands at a place whatever is answered there, and what belongs to the answer given, in order."""
+        index = int(place.partition(":")[0])
+        if self._before(at, index) != place or (index and at(index - 1) is None):
+            return []
+        chosen = sorted(self._chosen(at(index), some))
+        backs = [_unpacked(index, raw) for _, anchor in chosen if (raw := self._open(anchor, entries[anchor]))]
+        return [back for back in backs if back is not None and back != PutBack(index)]
+
+    def _chosen(self, here: Message | None, some: Sequence[tuple[Rounds, str]]) -> list[tuple[int, str]]:
+        """Numbers and anchors. Of an answer that is none of those given there is nothing.
 
         One that a client has written anew is known by its place alone, if only one was given.
         """
-        index = int(place.partition(":")[0])
-        here = at(index)
-        if here is None or here.role != "assistant" or self._before(at, index) != place:
-            return []
+        found = [(one.number, anchor) for one, anchor in some if not one.exact]
+        given = [pair for pair in some if pair[0].exact]
+        if here is None or here.role != "assistant" or not given:
+            return found
         calls, exact = self._answer(here)
-        own = [pair for pair in some if pair[0].exact == exact] or [pair for pair in some if pair[0].calls == calls]
-        if not own and len({pair[0].calls for pair in some}) > 1:
-            return []
-        _, anchor = max(own or some)
-        raw = self._open(anchor, entries[anchor])
-        back = _unpacked(index, raw) if raw else None
-        if back is None or back == PutBack(index) or (back.calls and not here.calls):
-            return []
-        return [back]
+        own = [pair for pair in given if pair[0].exact == exact] or [pair for pair in given if pair[0].calls == calls]
+        if not own and (len({pair[0].calls for pair in given}) > 1 or not here.calls):
+            return found
+        one, anchor = max(own or given, key=lambda pair: pair[0].number)
+        return [*found, (one.number, anchor)]
 
     def _answer(self, message: Message) -> tuple[str, str]:
         """Digests of an answer: of its calls as canonical actions, and of these with ids and words."""
@@ -173,17 +181,6 @@ def _rounds_at(anchor: str) -> Rounds | None:
     place, _, answer = place.rpartition(":")
     calls, dot, exact = answer.partition(".")
     return Rounds(place, calls, exact, int(number)) if anchor.startswith(ROUNDS) and dot else None
-
-
-def with_rounds(back: PutBack, others: Sequence[Edit]) -> PutBack:
-    """What is put back at a place in all, where `others` put back something there already."""
-    for one in others:
-        if isinstance(one, PutBack) and one.index == back.index:
-            calls, after = (*one.calls, *back.calls), (*one.after, *back.after)
-            back = replace(
-                back, before=(*one.before, *back.before), calls=calls, after=after, said=one.said or back.said
-            )
-    return back
 
 
 def _packed(back: PutBack) -> bytes:

@@ -44,12 +44,15 @@ class Look:
         plain = encoding in ("", "identity")
         self._encoding, self._most = encoding, turn.proxy.limits.max_expanded
         self._inflater = None if plain else Inflater(encoding, self._most)
-        judged = gate is not None or joint is not None
+        good = answer.status < 400
+        if good and drop is None and turn.edits:
+            drop = next((edit for edit in turn.edits if isinstance(edit, DropCalls)), None)
+        judged = gate is not None or joint is not None or drop is not None
         self.decoded = judged and self._inflater is not None and not self._inflater.blind
-        """The client is given what the encoding held: what is judged cannot be handed on in it."""
-        good = answer.status < 400 and (self._inflater is None or self.decoded)
+        """The client is given what the encoding held: what is judged, or cut, cannot be handed on in it."""
+        good = good and (self._inflater is None or self.decoded)
         edits = turn.edits if good else ()
-        self.drop = drop or (next((edit for edit in edits if isinstance(edit, DropCalls)), None) if edits else None)
+        self.drop = drop if good else None
         strip = bool(edits) and any(isinstance(edit, SpliceUsage) for edit in edits)
         more = {"gate": gate, "joint": joint} if gate is not None or joint is not None else {}
         self.watcher = surface.watch(
@@ -145,7 +148,7 @@ def left(turn: Turn, look: Look) -> None:
 def not_json(turn: Turn, answer: Answer, data: bytes) -> UpstreamError:
     """The error that says what came in the place of JSON."""
     text = " ".join(data[: SHOWN * 2].decode("utf-8", "replace").split())[:SHOWN]
-    base = turn.proxy.upstream.base
+    base = (turn.outcome.upstream or turn.proxy.upstream).base
     status = answer.status if answer.status >= 400 else 502
     message = f"the provider at {base} answered {answer.status} with {answer.content_type}, which is not JSON: {text!r}"
     return UpstreamError(message, status=status, code="upstream_not_json")

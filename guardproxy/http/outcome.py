@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from guardproxy.core import pricing
 from guardproxy.core.budget import Need
-from guardproxy.core.edit import Reject
+from guardproxy.core.edit import PutBack, Reject
 from guardproxy.core.model import Call, Message, Usage
 from guardproxy.core.proposals import Objection
-from guardproxy.errors import GuardError
+from guardproxy.errors import GuardError, UpstreamError
+
+if TYPE_CHECKING:
+    from guardproxy.http.upstream import Upstream
 
 NO_USAGE = Usage()
 """No tokens."""
@@ -42,9 +45,16 @@ class Seen(Protocol):
     def complete(self) -> bool: ...
 
 
+LOST = frozenset({"upstream_broken", "upstream_timeout"})
+"""Codes of errors that came in the place of an answer, or of its rest."""
+
+
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """An attempt of this turn that was not the last: what the model proposed in it was sent back. See `Outcome`."""
+    """An attempt of this turn that was not the last: what the model proposed in it was sent back. See `Outcome`.
+
+    `moved`: nothing was proposed; another upstream was asked the same in its place.
+    """
 
     reason: str
     usage: Usage | None
@@ -56,14 +66,21 @@ class Earlier:
     first_chunk_ns: int
     ended_ns: int
     error_type: str = ""  # of one that failed
+    upstream: Upstream | None = None
+    moved: bool = False
+    lost: bool = False  # see `Outcome`, as for `whole`
+    whole: bool = False
 
     def used(self, need: Need) -> Usage:
         """What it used: the provider's figures, else estimated input and what was produced, marked so."""
         if self.usage is not None:
             return self.usage
-        if self.error_type and not self.produced_chars:
+        if self.error_type and not self.produced_chars and not self.lost:
             return NO_USAGE
-        return Usage(input=need.input_tokens, output=pricing.estimate_output(self.produced_chars), estimated=True)
+        output = pricing.estimate_output(self.produced_chars)
+        if self.lost and self.whole:
+            output = max(output, need.output_tokens)
+        return Usage(input=need.input_tokens, output=output, estimated=True)
 
 
 @dataclass(slots=True)
@@ -88,7 +105,9 @@ class Outcome:
     sent: bool = False  # something left for the provider
     whole: bool = False  # the answer comes in one piece: who leaves before does not see it, but it is made
     blind: bool = False  # the answer could not be looked into
+    lost: bool = False  # no answer, or none to its end: the provider may have carried the request out
     too_long: bool = False  # the provider refused the conversation for its length
+    upstream: Upstream | None = None  # whom the last attempt asked, where there are several
     upstream_status: int = 0
     upstream_started_ns: int = 0
     first_chunk_ns: int = 0
@@ -96,7 +115,7 @@ class Outcome:
     begin_ns: int = 0
     settle_ns: int = 0
     errors: list[str] = field(default_factory=list)
-    reason: str = "first"  # of the last attempt: first, reask, repair, verify, finalize
+    reason: str = "first"  # of the last attempt: first, failover, reask, repair, verify, finalize
     earlier: tuple[Earlier, ...] = ()  # the attempts before the last
     objected: tuple[tuple[Objection, Call, int], ...] = ()  # with the call and the attempt, from 1
     verification: str = ""  # of the final answer: passed, failed; "" = not looked at
@@ -104,12 +123,19 @@ class Outcome:
     hygiene: tuple[tuple[str, str, str], ...] = ()  # (kind, mode, tool) of the results that were tidied
     late: tuple[str, ...] = ()  # tools that were past their deadline
     approval: tuple[str, str] = ("", "")  # id and state
+    decided: tuple[PutBack, ...] = ()  # what stands in the request because of it, from now on
     waits_for: str = ""  # id of the approval that the thread waits for from now on
     status_after: str = "active"  # of the thread: active, need_human, waiting
 
     def fail(self, error: GuardError) -> None:
         """The turn ended in an error of ours or of the provider's."""
         self.outcome, self.error_type = "failed", error.code
+        self.lose(error)
+
+    def lose(self, error: GuardError) -> None:
+        """Note whether the attempt that ended so may be billed: all that left for the provider and had no answer."""
+        gone = isinstance(error, UpstreamError) and not error.unsent and error.code in LOST
+        self.lost = gone and self.upstream_status < 400
 
     def reject(self, edit: Reject) -> None:
         """The turn was answered with an error on purpose."""
@@ -120,7 +146,12 @@ class Outcome:
         self.outcome, self.answer, self.status, self.text = "answered", "own", 200, text
         self.text_chars = 0  # nobody is charged for our words
 
-    def pass_over(self, seen: Seen | None, error_type: str = "") -> None:
+    @property
+    def asked_back(self) -> bool:
+        """Whether something was sent back to the model; an attempt that another upstream took over is none of that."""
+        return bool(self.earlier) and not all(one.moved for one in self.earlier)
+
+    def pass_over(self, seen: Seen | None, error_type: str = "", *, moved: bool = False) -> None:
         """An attempt is over whose answer is not handed on: the next one begins with nothing. None: none was seen."""
         one = Earlier(
             self.reason,
@@ -133,11 +164,15 @@ class Outcome:
             self.first_chunk_ns,
             time.time_ns(),
             error_type,
+            self.upstream,
+            moved,
+            self.lost,
+            self.whole,
         )
         self.earlier += (one,)
         self.usage, self.produced_chars, self.first_chunk_ns = None, 0, 0
         self.calls, self.dropped, self.call_count, self.text, self.text_chars = (), (), 0, "", 0
-        self.sent = False
+        self.sent = self.lost = False
 
     def released(self, message: Message) -> None:
         """The turn was answered with calls that a person has allowed."""
@@ -176,18 +211,18 @@ class Outcome:
     def usage_or_estimate(self, need: Need) -> Usage:
         """What the last attempt used: the provider's figures, else estimated input and what was produced, marked so.
 
-        A call that failed before it produced anything is not charged. What is made where nobody sees it (a whole
-        answer whose client left, one in an encoding that is not read) is charged as it was held.
+        A call that was refused, or never reached the provider, is not charged. What is made where nobody sees it (a
+        whole answer whose client left or that was lost, one in an encoding that is not read) is charged as it was held.
         """
         produced = self.produced_chars
         usage = self.usage
         if usage is not None and (usage.input or usage.output or not produced or usage != NO_USAGE):
             return usage
-        refused = self.outcome == "failed" or self.upstream_status >= 400
+        refused = (self.outcome == "failed" and not self.lost) or self.upstream_status >= 400
         if not self.sent or (refused and not produced and not self.blind):
             return NO_USAGE
         output = pricing.estimate_output(produced)
-        if self.blind or (self.whole and self.outcome == "abandoned"):
+        if self.blind or (self.whole and (self.outcome == "abandoned" or self.lost)):
             output = max(output, need.output_tokens)
         return Usage(input=need.input_tokens, output=output, estimated=True)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
 
@@ -12,6 +14,8 @@ from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
+
+T = TypeVar("T")
 
 ALIVE_S = 10.0
 """Seconds without a byte after which a client that waits is told that somebody is there."""
@@ -33,8 +37,20 @@ class Outlet:
 
     async def alive(self) -> None:
         """Tell a client that is streamed to, now and then, that somebody is there."""
-        if time.monotonic() - self._wrote > ALIVE_S:
+        if time.monotonic() - self._wrote >= ALIVE_S:
             await self.write(self._turn.surface.keep_alive())
+
+    async def meanwhile(self, work: Coroutine[object, object, T]) -> T:
+        """What takes its time: a client that is streamed to is told now and then that somebody is there."""
+        if self._turn.response is None:
+            return await work
+        task = self._turn.proxy.spawn(work)
+        try:
+            while not (await asyncio.wait((task,), timeout=ALIVE_S / 2))[0]:
+                await self.alive()
+        finally:
+            task.cancel()  # where the client has left meanwhile
+        return task.result()
 
     async def finish(self, rest: bytes) -> web.StreamResponse:
         """Settle, and hand on the end of the answer: of a stream its rest, else all of it."""

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from aiohttp import ClientError, web
+from aiohttp import web
 
-from guardproxy import api
-from guardproxy.errors import BadAsk, GuardError, UpstreamError
-from guardproxy.http import intake
+from guardproxy.errors import BadAsk, GuardError
+from guardproxy.http import by_model, intake
+from guardproxy.http.handing_on import error_of, hand_on
 from guardproxy.http.intake import expected, malformed, too_slow
-from guardproxy.http.upstream import response_headers
 
 if TYPE_CHECKING:
     from guardproxy.http.app import Proxy
+    from guardproxy.http.upstream import Upstream
 
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -27,24 +27,29 @@ async def forward(proxy: Proxy, request: web.BaseRequest, path: str) -> web.Stre
     route = path.partition("?")[0]
     if not route.startswith("/v1/"):
         message = f"{route} is not served here; point the client's base URL at this address with /v1 at its end"
-        return _error(BadAsk(message, status=404, code="not_found"))
+        return error_of(BadAsk(message, status=404, code="not_found"))
     if request.headers.get("Upgrade", "").lower() == "websocket":
         message = "WebSocket is not spoken here; use POST"
-        return _error(BadAsk(message, status=426, code="upgrade_required"))
+        return error_of(BadAsk(message, status=426, code="upgrade_required"))
     if request.method not in SAFE and proxy.policy.unmetered == "refuse" and _metered(proxy, request):
         message = f"{route} is not counted, and there are budgets here that it would pass by (policy.unmetered)"
-        return _error(BadAsk(message, code="route_not_metered"))
+        return error_of(BadAsk(message, code="route_not_metered"))
     proxy.telemetry.count("passthrough", {"method": request.method}, 1)
-    headers = proxy.upstream.request_headers(request.headers, identity=False, plain=False)
+    received, upstream = request.headers, proxy.upstream
+    if proxy.upstreams is not None:
+        if by_model.applies(request):
+            return await by_model.forward(proxy, proxy.upstreams, by_model.Ask(request, path, received))
+        upstream = proxy.upstreams.group("")[0].upstream
+    headers = upstream.request_headers(received, identity=False, plain=False)
     body = None
     if request.body_exists:
         body = Upload(proxy, request)
         if request.content_length is not None:
             headers.append(("Content-Length", str(request.content_length)))
     try:
-        return await _relay(proxy, request, path, headers, body)
+        return await _relay(upstream, request, path, headers, body)
     except GuardError as error:
-        response = _error(body.wrong if body is not None and body.wrong else error)
+        response = error_of(body.wrong if body is not None and body.wrong else error)
         if body is not None and not request.content.is_eof():
             response.force_close()  # what comes of the body later must not be read as a request
         return response
@@ -95,31 +100,7 @@ class Upload:
 
 
 async def _relay(
-    proxy: Proxy, request: web.BaseRequest, path: str, headers: list[tuple[str, str]], body: Upload | None
+    upstream: Upstream, request: web.BaseRequest, path: str, headers: list[tuple[str, str]], body: Upload | None
 ) -> web.StreamResponse:
-    async with proxy.upstream.send(request.method, path, body, headers) as answer:
-        response = web.StreamResponse(
-            status=answer.status, headers=response_headers(answer.headers.items(), answer.headers.get("Connection", ""))
-        )
-        if answer.headers.get("Content-Length") is not None:
-            response.content_length = int(answer.headers["Content-Length"])
-        response.headers["x-guardproxy-verdict"] = "pass"
-        await response.prepare(request)
-        try:
-            async for chunk in answer.content.iter_any():
-                await response.write(chunk)
-        except ConnectionResetError:
-            return response
-        except (ClientError, TimeoutError):
-            if request.transport is not None:
-                request.transport.abort()  # too late for an error: let the client see that the answer is not whole
-            return response
-        await response.write_eof()
-        return response
-
-
-def _error(error: GuardError) -> web.Response:
-    kind = [("Content-Type", "application/json")]
-    if not isinstance(error, UpstreamError):
-        kind.append(("x-should-retry", "false"))
-    return web.Response(status=error.status, body=api.SURFACES["passthrough"].error(error, {}), headers=kind)
+    async with upstream.send(request.method, path, body, headers) as answer:
+        return await hand_on(request, answer, upstream.name)

@@ -78,7 +78,7 @@ class Pool:
                     lambda: Connection(self._terms, self.keep), sock=sock, ssl=self._tls, server_hostname=name
                 )
         except TimeoutError:
-            raise self._terms.late() from None
+            raise self._terms.late_connect() from None
         except UnicodeError as error:
             message = f"{self._host!r} is no name of a host: {error}"
             raise OSError(message) from None

@@ -14,6 +14,7 @@ from guardproxy.core.policy import Policy
 from guardproxy.core.proposals import Inspection
 from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.tool_rules import ToolRule
+from guardproxy.errors import BadAsk
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
@@ -53,6 +54,15 @@ def _enforced(policy: Policy, *rules: tuple[str, tuple[ToolRule, ...]]) -> bool:
     return any(listed and getattr(policy.proposals.get(name), "mode", "off") == "enforce" for name, listed in rules)
 
 
+def refuse_choices(turn: Turn) -> None:
+    """Raise BadAsk where several answers at once are asked for: they are never edited, and rules would not hold."""
+    if turn.ask.choices > 1 and turn.ask.tools and turn.proxy.wants.guards:
+        told = (
+            "`n` must be 1 with tools here: this policy forbids calls, or has people allow them, and judges one answer"
+        )
+        raise BadAsk(told, code="unsupported_value", param="n")
+
+
 def clean(turn: Turn) -> tuple[Edit, ...]:
     """The edits that tidy tool results; what is appended stands in the ledger afterwards, like advice."""
     policy, ask, surface = turn.proxy.policy, turn.ask, turn.surface
@@ -77,7 +87,9 @@ def clean(turn: Turn) -> tuple[Edit, ...]:
         action = found.fatal.action
         rung = Rung.CUT if action == "pause" else Rung.FINALIZE
         reason = found.fatal.reason
-        turn.decision = Decision(action, rung, "hygiene.errors", 1, reason, findings=decision.findings)
+        turn.decision = Decision(
+            action, rung, "hygiene.errors", 1, reason, findings=decision.findings, errors=decision.errors
+        )
     return found.edits
 
 

@@ -16,6 +16,7 @@ from aiohttp import web
 from guardproxy.api.chat import OFF
 from guardproxy.core.edit import DropCalls, Edit, SpliceUsage
 from guardproxy.errors import UpstreamError
+from guardproxy.http import failover
 from guardproxy.http.exchange import Answer
 from guardproxy.http.look import Look, left, not_json, read, take_over
 from guardproxy.http.outlet import last
@@ -44,7 +45,10 @@ async def post(turn: Turn, edits: Sequence[Edit], *, judged: bool = False) -> An
     untouched = body is turn.ask.body
     edited_answer = judged or proxy.options is not OFF
     edited_answer = edited_answer or any(isinstance(edit, DropCalls | SpliceUsage) for edit in edits)
-    headers = proxy.upstream.request_headers(turn.request.headers, identity=edited_answer, plain=not untouched)
+    received = turn.request.headers
+    if proxy.upstreams is not None:
+        return await failover.post(turn, proxy.upstreams, failover.Sent(body, received, edited_answer))
+    headers = proxy.upstream.request_headers(received, identity=edited_answer, plain=not untouched)
     done.sent, done.whole, done.upstream_started_ns = True, not turn.ask.stream, time.time_ns()
     done.upstream_status = 0
     raw = turn.body.raw if untouched else body
@@ -68,14 +72,15 @@ async def whole_answer(turn: Turn, answer: Answer) -> web.StreamResponse:
     shown = look.feed(data)
     shown += look.finish()
     if not look.readable_json(data):
-        raise not_json(turn, answer, data)
+        raise not_json(turn, answer, look.plain(data))
     failed = answer.status >= 400
     take_over(turn, look, dropped=look.drop is not None and not failed)
     if failed:
         done.outcome, done.error_type = "failed", str(answer.status)
         done.too_long = turn.surface.too_long(answer.status, look.plain(data))
     turn.settle()
-    return whole(answer.status, headers_of(turn, answer), shown if look.watcher.touched else data)
+    changed = look.watcher.touched or look.decoded
+    return whole(answer.status, headers_of(turn, answer, decoded=look.decoded), shown if changed else data)
 
 
 def headers_of(turn: Turn, answer: Answer, *, decoded: bool = False) -> list[tuple[str, str]]:
@@ -97,8 +102,8 @@ async def begin_stream(turn: Turn, answer: Answer, *, decoded: bool = False) -> 
 
 async def _stream(turn: Turn, answer: Answer) -> web.StreamResponse:
     done = turn.outcome
-    response = await begin_stream(turn, answer)
     look = turn.look = Look(turn, answer)
+    response = await begin_stream(turn, answer, decoded=look.decoded)
     broke: Exception | None = None
     halted = 0
     try:

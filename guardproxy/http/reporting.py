@@ -10,11 +10,12 @@ from guardproxy.core.edit import AppendText
 from guardproxy.core.model import Kind, Rung, Step, Usage
 from guardproxy.core.view import View
 from guardproxy.http import closing, heading
-from guardproxy.telemetry.report import Attempt, Objected, TurnReport
+from guardproxy.telemetry.report import Attempt, Objected, Server, TurnReport
 
 if TYPE_CHECKING:
     from guardproxy.http.outcome import Outcome
     from guardproxy.http.turn import Turn
+    from guardproxy.http.upstream import Upstream
 
 _CALL = Kind.CALL  # by name it costs a third of a microsecond
 
@@ -27,7 +28,8 @@ def report_of(turn: Turn, view: View) -> TurnReport:
     usage = done.total(turn.need) if done.earlier else last
     facts = _new_facts(turn, view)
     ended_ns = done.ended_ns or time.time_ns()
-    begun_ns = done.upstream_started_ns or ended_ns
+    begun_ns = (done.earlier[0].started_ns if done.earlier else done.upstream_started_ns) or ended_ns
+    upstream = done.upstream or proxy.upstream
     return TurnReport(
         org=opening.org,
         session=view.session,
@@ -46,8 +48,8 @@ def report_of(turn: Turn, view: View) -> TurnReport:
         response_model=done.response_model,
         response_id=done.response_id,
         provider=proxy.provider,
-        server_address=proxy.upstream.address,
-        server_port=proxy.upstream.port,
+        server_address=upstream.address,
+        server_port=upstream.port,
         stream=ask.stream,
         status=done.status or 499,
         error_type=done.error_type,
@@ -55,7 +57,7 @@ def report_of(turn: Turn, view: View) -> TurnReport:
         first_chunk_ns=done.first_chunk_ns,
         attempts=_attempts(turn, last, ended_ns),
         usage=usage,
-        cost_microusd=pricing.cost(turn.rates, usage),
+        cost_microusd=_cost(turn, last),
         edits=heading.names(turn.edits) if turn.edits else (),
         advice=_advice(turn) if turn.new_advice else "",
         steps=_steps(facts) if facts else (),
@@ -72,7 +74,16 @@ def report_of(turn: Turn, view: View) -> TurnReport:
         late=done.late,
         missing=view.missing,
         state=_state(turn),
+        user=declared.user,
+        labels=declared.labels,
     )
+
+
+def _cost(turn: Turn, last: Usage) -> int:
+    """Micro-dollars of all attempts, each at the tier of its own input."""
+    rates, earlier = turn.rates, turn.outcome.earlier
+    cost = pricing.cost(rates, last)
+    return cost + sum(pricing.cost(rates, one.used(turn.need)) for one in earlier) if earlier else cost
 
 
 def _attempts(turn: Turn, last: Usage, ended_ns: int) -> tuple[Attempt, ...]:
@@ -91,6 +102,7 @@ def _attempts(turn: Turn, last: Usage, ended_ns: int) -> tuple[Attempt, ...]:
             calls=tuple([(call.name, call.id, fingerprint(call)) for call in one.calls]),
             finish_reason=one.finish_reason,
             reason=one.reason,
+            server=_server(one.upstream),
         )
         for one in done.earlier
     )
@@ -133,7 +145,13 @@ def _attempt(turn: Turn, usage: Usage, ended_ns: int) -> Attempt:
         calls=tuple([(call.name, call.id, fingerprint(call)) for call in calls]) if calls else (),
         finish_reason=done.finish_reason,
         reason=done.reason,
+        server=_server(done.upstream) if done.upstream else None,
     )
+
+
+def _server(upstream: Upstream | None) -> Server | None:
+    """Whom an attempt asked, where there are several."""
+    return Server(upstream.name, upstream.address, upstream.port) if upstream else None
 
 
 def _advice(turn: Turn) -> str:

@@ -17,7 +17,7 @@ from guardproxy.core import budget, pricing, tenant_budget
 from guardproxy.core.budget import Need
 from guardproxy.core.edit import LimitOutput
 from guardproxy.core.memo import Memo
-from guardproxy.core.model import Line, Usage
+from guardproxy.core.model import Line
 from guardproxy.core.tenant import Tenant
 from guardproxy.core.tenant_budget import Due
 from guardproxy.core.windows import Budget
@@ -86,7 +86,7 @@ def more(turn: Turn, size: int) -> tuple[Line, ...]:
 
 def _need(turn: Turn, more: int, output: int) -> Need:
     estimate = pricing.estimate_input(len(turn.body.plain) + more, turn.proxy.factor(turn.ask.model))
-    return Need(estimate, output, pricing.cost(turn.rates, Usage(input=estimate, output=output)))
+    return Need(estimate, output, pricing.hold(turn.rates, estimate, output))
 
 
 def lines(turn: Turn, need: Need) -> tuple[Line, ...]:

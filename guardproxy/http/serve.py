@@ -73,6 +73,7 @@ class Parent:
         self._embedded = self._own_store(stack)
         self._telemetry = Telemetry(config.telemetry, secrets.derive(self._secret).trace, "parent")
         stack.push_async_callback(self._telemetry.shutdown)
+        _name_bad_prices(config)
         self._store = await Store.connect(
             config.store.url, socket_path=self._socket_path or None, timeout_ms=config.store.timeout_ms
         )
@@ -142,7 +143,7 @@ class Parent:
         sight = Sight(
             workers=lambda: self._crew.ready,
             draining=lambda: self._draining,
-            upstream=lambda: self._config.upstream.url,
+            upstreams=lambda: self._config.addresses,
             store=self._store_fit,
             store_needed=lambda: self._config.store.on_failure == "closed",
             metrics=self._metrics,
@@ -215,20 +216,28 @@ class Parent:
             return
         self._config, self._document = config, document
         _log.info("the configuration was reloaded")
+        _name_bad_prices(config)
 
     def _greeting(self) -> list[str]:
         listen, config = self._config.listen, self._config
         base = f"http://{_shown(listen.host)}:{self._port}"
         store = "redis" if config.store.url else f"embedded store in {config.data_dir}"
         workers = f"{listen.workers} worker{'' if listen.workers == 1 else 's'}"
+        where = ", ".join(config.addresses.values())
         return [
-            f"guardproxy {__version__} serves {base}/v1 for {config.upstream.url} ({workers}, {store})",
+            f"guardproxy {__version__} serves {base}/v1 for {where} ({workers}, {store})",
             f"metrics and health: http://{_shown(config.admin.host)}:{self._admin_port}/metrics",
             "Point an agent at it with one of:",
             f"  export OPENAI_BASE_URL={base}/v1",
             f'  client = openai.OpenAI(base_url="{base}/v1")',
             f"  export OPENAI_BASE_URL={base}/s/NAME-OF-THE-RUN/v1",
         ]
+
+
+def _name_bad_prices(config: Config) -> None:
+    """One line each in the log; the other prices of the file are used."""
+    for complaint in config.price_list().complaints():
+        _log.warning("%s", complaint)
 
 
 def _shown(host: str) -> str:

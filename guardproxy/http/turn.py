@@ -107,6 +107,7 @@ class Turn:
         limits = proxy.limits
         self.body = await intake.take(self.request, max_body=limits.max_body, max_expanded=limits.max_expanded)
         self.ask = self.surface.read(self.body.plain, self.headers, short=True, prefixes=proxy.prefixes)
+        preparing.refuse_choices(self)
         self.opening = self._opening()
         begun = time.perf_counter_ns()
         self.view = await self._begin()
@@ -138,7 +139,7 @@ class Turn:
         identity = session.identify(ask, proxy.printer, proxy.org)
         if not identity.fresh and not proxy.knows(identity):
             ask = self.ask = self.surface.widen(ask)
-        self.rates = proxy.prices.rates(ask.model)
+        self.rates = proxy.prices.rates(ask.model, ask.parsed.get("service_tier"))
         self.need = room.need(self)
         self.dues = proxy.budgets.of(self.tenant, ask.model, self._now_ms())
         return Opening(

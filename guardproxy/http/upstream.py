@@ -56,18 +56,25 @@ READABLE = ("gzip", "deflate", "identity")
 
 
 class Upstream:
-    """One provider. `url` ends before the surface's path, such as `https://api.openai.com/v1`."""
+    """One provider. `url` ends before the surface's path, such as `https://api.openai.com/v1`.
+
+    `name` is given where there are several; "" is the only one. `setting`: where its address is configured.
+    """
 
     def __init__(
         self,
         url: str,
         *,
+        name: str = "",
+        setting: str = "upstream.url",
         api_key: str = "",
         connect_s: float = 10,
         first_byte_s: float = 600,
         idle_s: float = 300,
         retries: int = 0,
     ) -> None:
+        self.name = name
+        self._setting = setting
         parts = urlsplit(url.rstrip("/"))
         self.base = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         """Without a name and a password: it is shown to clients when something goes wrong."""
@@ -145,8 +152,7 @@ class Upstream:
             except TimeoutError:
                 raise
             except OSError as error:
-                sent = isinstance(error, aiohttp.ClientOSError) and not isinstance(error, aiohttp.ClientConnectorError)
-                if sent or not left:
+                if _sent(error) or not left:
                     raise self._wrap(error) from error
                 self.on_retry(type(error).__name__)
                 await asyncio.sleep(RETRY_AFTER_S)
@@ -175,12 +181,18 @@ class Upstream:
     def _wrap(self, error: BaseException) -> UpstreamError:
         if isinstance(error, asyncio.TimeoutError):
             message = f"the provider at {self.base} did not answer in time"
-            return UpstreamError(message, status=504, code="upstream_timeout")
+            made = UpstreamError.before if isinstance(error, aiohttp.ConnectionTimeoutError) else UpstreamError
+            return made(message, status=504, code="upstream_timeout")
         if isinstance(error, aiohttp.ClientConnectorError | OSError):
-            message = f"the provider at {self.base} cannot be reached ({error}); check upstream.url"
-            return UpstreamError(message, code="upstream_unreachable")
+            message = f"the provider at {self.base} cannot be reached ({error}); check {self._setting}"
+            return (UpstreamError if _sent(error) else UpstreamError.before)(message, code="upstream_unreachable")
         message = f"the provider at {self.base} broke off ({type(error).__name__}: {error})"
         return UpstreamError(message, code="upstream_broken")
+
+
+def _sent(error: BaseException) -> bool:
+    """Whether something of the request may have left: with aiohttp's client an `OSError` does not say it alone."""
+    return isinstance(error, aiohttp.ClientOSError) and not isinstance(error, aiohttp.ClientConnectorError)
 
 
 def _basic(parts: SplitResult) -> str:

@@ -90,7 +90,9 @@ class Worker:
 
     async def reload(self, document: Mapping[str, Any]) -> None:
         """Swap in a proxy of another configuration; requests under way keep the old one until they are done."""
-        fresh = assemble(configs.build(document), self._keys, self.store, self.telemetry)
+        config = configs.build(document)
+        await asyncio.to_thread(config.price_list)  # a large file takes a quarter of a second: streams must not stand
+        fresh = assemble(config, self._keys, self.store, self.telemetry)
         await fresh.start()
         old, self.proxy = self.proxy, fresh
         closing = asyncio.get_running_loop().create_task(_retire(old))

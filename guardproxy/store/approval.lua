@@ -96,6 +96,20 @@ if act == 'claim' then
   return token == fields.token and 1 or 0
 end
 
+-- The token has given nothing to anybody: the next one may, and the thread waits on.
+if act == 'unclaim' then
+  local one = call('HMGET', key_of(id), 'state', 'token', 'session', 'thread')
+  if one[1] ~= 'approved' or one[2] ~= fields.token then return 0 end
+  call('HSET', key_of(id), 'token', '')
+  local run = one[3] .. SEP .. one[4]
+  local t = read_thread(call('GET', P .. 't:' .. run))
+  if t and t.waits == '' then
+    t.waits = id
+    save_thread(run, t)
+  end
+  return 1
+end
+
 if act == 'due' then -- each is handed out once
   local answer = { 'done' }
   for _, one in ipairs(call('ZRANGEBYSCORE', OPEN, '-inf', now, 'LIMIT', 0, MOST)) do

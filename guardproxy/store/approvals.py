@@ -92,6 +92,11 @@ class Approvals:
         won: int = await self._run(org, "claim", approval, {"token": token}, offset_ms)
         return won == 1
 
+    async def unclaim(self, org: str, approval: str, token: str, offset_ms: int = 0) -> bool:
+        """Take back what `token` may have claimed and not released; whether it had. Another token may claim then."""
+        had: int = await self._run(org, "unclaim", approval, {"token": token}, offset_ms)
+        return had == 1
+
     async def get(self, org: str, approval: str, offset_ms: int = 0) -> Approval | None:
         """One approval as it stands, or None."""
         found = await self._run(org, "get", approval, {}, offset_ms)

@@ -71,7 +71,7 @@ for _, one in ipairs(writes) do
     end
   end
 end
-s.counters = put('<' .. string.rep('i8', #counters), unpack(counters, 1, #counters))
+s.counters = put('<' .. string.rep('i8', 2 * #kept), unpack(counters, 1, 2 * #kept)) -- take gives its place, too
 save_session(sid, s, true)
 local again = put(HELD, turn, era, aside, retry, span, #owner, owner, #sid, sid, #head, head, #layout, layout,
   #held, put(integers, unpack(holds, 1, #names)), #keyed_by, keyed_by)

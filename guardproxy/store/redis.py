@@ -24,6 +24,7 @@ from guardproxy.store.checkpoints import Checkpoints
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
 from guardproxy.store.runs import Runs
+from guardproxy.store.stays import Stays
 
 ORGS = "gp:orgs"
 """Set of the orgs seen, for the sweeper. No TTL."""
@@ -48,6 +49,7 @@ SCRIPTS = {
     "settle": ("state.lua", "settle.lua", "handover.lua", "handed.lua"),
     "extend": ("state.lua", "extend.lua"),
     "sweep": ("sweep.lua",),
+    "stay": ("stay.lua",),
     "renew": ("renew.lua",),
     "idle": ("state.lua", "look.lua", "idle.lua"),
     "known": ("state.lua", "look.lua", "known.lua"),
@@ -75,6 +77,7 @@ class Store:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self.stays = Stays(client)
         self.labels = Labels(client)
         self.approvals = Approvals(client)
         self.runs = Runs(client)

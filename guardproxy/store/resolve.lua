@@ -66,13 +66,14 @@ if not run or (thread ~= '' and not fresh) then
   -- taken out when its successor is admitted, so that equal runs side by side each find their own.
   -- `spoken` (a reply without calls, then the user's words): the first link is that of head and text alone, which the
   -- examples of a prompt share with answers given to others of its kind. Only a history shorter than ours counts there.
+  -- `upto`: only so many of them.
   -- `far`: the links that hold without the head ("*"), for heads that nothing is known of: a compacted conversation.
   -- Among runs of known heads they would lead from one task into another that was given the same words.
   -- `anyone`: in whatever session; a client that goes on under another id carries its conversation with it.
-  local function by_link(far, anyone)
+  local function by_link(far, anyone, upto)
     local nth = 0
     for i = 1, #links do
-      if (byte(links[i]) == 42) == far then
+      if (byte(links[i]) == 42) == far and nth < (upto or 9) then
         nth = nth + 1
         local given, any = asked[3 + i], not (spoken and nth == 1)
         if given == MANY then
@@ -168,7 +169,8 @@ if not run or (thread ~= '' and not fresh) then
 
   function search(anyone)
     if anyone then return by_link(false, true) end
-    local run = (not fresh and by_link(false)) or by_digest()
+    -- What was given by its ids, who asked exactly this, then what was done: another run may have done the same.
+    local run = (not fresh and by_link(false, false, 1)) or by_digest() or (not fresh and by_link(false))
     if run then return run end
     if session == '' then return derive() end
     if fresh then

@@ -139,6 +139,10 @@ if t then
     t.open = math.max(0, t.open - 1)
     if outcome == 'answered' then
       t.state, t.answer, t.delivered, t.taken = outcome, answer, delivered, false
+      if waits == '' and t.waits ~= '' then -- a call that was approved waits until a turn has taken it, not only seen it
+        local found = call('HMGET', P .. 'approval:' .. t.waits, 'state', 'token')
+        if found[1] == 'approved' and (found[2] or '') == '' then waits = t.waits end
+      end
       t.answered, t.status, t.waits = now, status, waits
     elseif t.open == 0 and t.state ~= 'answered' then
       t.state, t.answer, nothing = outcome, '', true

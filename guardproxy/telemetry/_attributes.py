@@ -59,6 +59,10 @@ def of_turn(report: TurnReport, base: Attributes) -> Attributes:
         found[s.DEGRADED] = True
     if report.edits:
         found[s.EDITS] = report.edits
+    if report.user:
+        found[s.USER] = clean(report.user)
+    if report.labels:
+        found[s.LABELS] = tuple([clean(f"{name}={value}") for name, value in report.labels])
     if report.overhead_request_ns or report.overhead_response_ns:
         found[s.OVERHEAD] = (report.overhead_request_ns + report.overhead_response_ns) / 1e9
     if report.eventful:
@@ -103,7 +107,13 @@ def of_attempt(report: TurnReport, attempt: Attempt, number: int, operation: str
     found[s.GEN_AI_REQUEST_MODEL] = clean(report.model)
     found[s.ATTEMPT] = number
     found[s.ATTEMPT_REASON] = attempt.reason
-    if report.server_address:
+    if (server := attempt.server) is not None:
+        found[s.UPSTREAM] = server.name
+        found[s.SERVER_ADDRESS] = server.address
+        found[s.SERVER_PORT] = server.port
+        if attempt.status:
+            found[s.HTTP_STATUS] = attempt.status
+    elif report.server_address:
         found[s.SERVER_ADDRESS] = report.server_address
         found[s.SERVER_PORT] = report.server_port
     if report.stream:

@@ -102,6 +102,12 @@ def fields_of(report: TurnReport) -> dict[str, object]:
         fields |= {"rule": decision.rule, "count": decision.count, "reason": decision.reason, "mode": decision.mode}
     if report.model:
         fields["model"] = report.model[:SHOWN]
+    if report.attempts and (server := report.attempts[-1].server) is not None:
+        fields["upstream"] = server.name
+    if report.user:
+        fields["user"] = report.user
+    if report.labels:
+        fields["labels"] = dict(report.labels)
     if decision.would:
         fields["would"] = decision.would
     if report.outcome:

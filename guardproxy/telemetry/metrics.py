@@ -181,7 +181,8 @@ class RunMetrics:
         seconds = (attempt.ended_ns - attempt.started_ns) / 1e9
         if attempt.error_type:  # a failed call has no tokens and no first chunk; zeros would be made up
             name, labels = row.where["duration"]
-            self._meter.observe(name, (*labels[:-1], attempt.error_type), seconds)
+            where = attempt.server.address if attempt.server else labels[-2]
+            self._meter.observe(name, (*labels[:-2], where, attempt.error_type), seconds)
             return
         put(row.duration or row.open("duration"), D, seconds)
         if report.stream and attempt.first_chunk_ns:

@@ -17,6 +17,9 @@ ACTED = frozenset({"nudge", "firm", "refuse", "repair", "finalize", "cut", "paus
 FIRST = "first"
 """Reason of the attempt that every turn makes. Others: reask, repair, verify, finalize; a retry keeps its own."""
 
+FAILOVER = "failover"
+"""Reason of an attempt at another upstream, made because the one before it had failed."""
+
 MOST_OBJECTED = 32
 """Calls that the agent did not get which are told one by one in a turn: a model may propose hundreds."""
 
@@ -31,11 +34,20 @@ NO_USAGE = Usage()
 
 
 @value
+class Server:
+    """One of several upstreams: its name in the configuration, and where it is."""
+
+    name: str
+    address: str
+    port: int
+
+
+@value
 class Attempt:
     """One upstream call. `calls` are (tool, id, fingerprint as in `Step.call`) as the model proposed them.
 
-    `reason`: why it was made: first, reask, repair, verify, finalize. `response_model` and `response_id` are empty
-    where the report's hold for it.
+    `reason`: why it was made: first, failover, reask, repair, verify, finalize. `response_model` and `response_id` are
+    empty where the report's hold for it; `server` is given where there are several upstreams.
     """
 
     started_ns: int
@@ -49,6 +61,7 @@ class Attempt:
     reason: str = FIRST
     response_model: str = ""
     response_id: str = ""
+    server: Server | None = None
 
 
 @value
@@ -80,6 +93,7 @@ class TurnReport:
     failed; `failed_checks` names the checks. `hygiene`: (name, mode, tool) of results tidied; `approval`: (id, state);
     `late`: tools whose result came after their deadline, or not at all; `missing`: the client did not append the answer
     last given; `state`: the run's from now on, "" or active, paused, need_human, waiting, closed.
+    `user`, `labels`: whom and what the client names; never a label of a metric.
     A report without `session` is a pass-through request: it is counted and no more.
     """
 
@@ -129,6 +143,8 @@ class TurnReport:
     late: tuple[str, ...] = ()
     missing: bool = False
     state: str = ""
+    user: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
 
     @property
     def intervention(self) -> tuple[str, str]:
@@ -166,7 +182,7 @@ class TurnReport:
     @property
     def asked(self) -> tuple[str, ...]:
         """Reasons of the attempts after the first that were not made because one had failed."""
-        return tuple([attempt.reason for attempt in self.attempts[1:] if attempt.reason != FIRST])
+        return tuple([attempt.reason for attempt in self.attempts[1:] if attempt.reason not in (FIRST, FAILOVER)])
 
     def of_last(self, one: Objected) -> bool:
         """Whether the call was proposed by the last attempt, whose calls the agent got."""

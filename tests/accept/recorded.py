@@ -85,3 +85,14 @@ def _lines(path: Path) -> Iterator[Json]:
 def _asks(messages: Sequence[Json]) -> list[int]:
     asks = [at for at, message in enumerate(messages) if message["role"] == "assistant" and at]
     return asks if not messages or messages[-1]["role"] == "assistant" else [*asks, len(messages)]
+
+
+def healthy() -> list[Recorded]:
+    """The runs that their source counts as success and no reader calls a loop."""
+    lines = shared("trajectories", "dev-labels.jsonl").read_text("utf-8").splitlines()
+    labels = {row["id"]: row for row in map(json.loads, lines)}
+    return [
+        Recorded(run["id"], labels[run["id"]]["source_group"], run["model"] or "unknown", run["messages"], asks, run)
+        for run in _lines(shared("trajectories", "dev.jsonl.gz"))
+        if run["success"] is True and labels[run["id"]]["loop"] != "yes" and (asks := _asks(run["messages"]))
+    ]

@@ -7,7 +7,8 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from guardproxy.api._declared import HEADERS, MAX_ID, clean, declare
+from guardproxy.api._declared import HEADERS, VENDORS, declare
+from guardproxy.api._ids import MAX_ID, clean
 from tests.api.cases import FUZZ, ask, objects
 
 USER_ID = json.dumps({"device_id": "d", "account_uuid": "", "session_id": "run-1"})
@@ -32,6 +33,21 @@ CASES = [
     ({"helicone-session-id": "h"}, {}, ("h", "", "helicone-session-id")),
     ({"x-bf-session-id": "b"}, {}, ("b", "", "x-bf-session-id")),
     ({"x-portkey-trace-id": "p"}, {}, ("p", "", "x-portkey-trace-id")),
+    ({"x-loopers-session-id": "p"}, {}, ("p", "", "x-loopers-session-id")),
+    # a header that is named as such headers are (LiteLLM takes it), behind all that are known by name
+    ({"x-acme-session-id": "run-1234"}, {"litellm_session_id": "l"}, ("run-1234", "", VENDORS)),
+    ({"x-acme-session-id": "run-1234", "agent-session-id": "e"}, {}, ("e", "", "agent-session-id")),
+    ({"x-acme-session-id": "short"}, {}, ("", "", "derived")),
+    ({"x-acme-session-id": "two words"}, {}, ("", "", "derived")),
+    ({"x-acme-session-id": "undefined"}, {}, ("", "", "derived")),
+    ({"x-amz-session-id": "run-1234"}, {}, ("", "", "derived")),  # of a balancer, not of a run
+    ({"x-envoy-peer-session-id": "run-1234"}, {}, ("", "", "derived")),
+    ({"x--session-id": "run-1234"}, {}, ("", "", "derived")),
+    ({"conversation_id": "c", "user-agent": "codex_cli_rs/0.40"}, {}, ("c", "", "conversation_id")),
+    ({"conversation_id": "c", "session_id": "s", "user-agent": "codex/1"}, {}, ("s", "", "session_id")),
+    ({"conversation_id": "c"}, {}, ("", "", "derived")),
+    ({}, {"litellm_trace_id": "t"}, ("t", "", "litellm_trace_id")),
+    ({}, {"litellm_metadata": {"session_id": "m"}}, ("m", "", "litellm_metadata.session_id")),
     ({"agent-session-id": "e"}, {"metadata": {"session_id": "m"}}, ("e", "", "agent-session-id")),
     ({}, {"metadata": {"session_id": "m", "user_id": USER_ID}}, ("m", "", "metadata.session_id")),
     ({}, {"litellm_session_id": "l", "client_metadata": {"session_id": "c"}}, ("l", "", "litellm_session_id")),
@@ -94,7 +110,10 @@ def test_agent_is_one_of_a_closed_list(headers: dict[str, str], agent: str) -> N
 
 @settings(max_examples=150 * FUZZ, deadline=None)
 @given(
-    st.dictionaries(st.sampled_from([*(h for h, _ in HEADERS), "baggage", "user-agent"]), st.text(max_size=300)),
+    st.dictionaries(
+        st.sampled_from([*(h for h, _ in HEADERS), "baggage", "user-agent", "conversation_id", "x-acme-session-id"]),
+        st.text(max_size=300),
+    ),
     objects,
 )
 def test_ids_are_bounded_and_printable(headers: dict[str, str], fields: dict[str, object]) -> None:

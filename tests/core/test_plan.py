@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -25,6 +26,18 @@ def items(*statuses: str, word: str = "step", **more: object) -> list[dict[str, 
 )
 def test_equal_shapes(one: object, other: object) -> None:
     assert shape(json.dumps(one)) == shape(json.dumps(other)) != ""
+    assert shape(escaped(one)) == shape(json.dumps(one))
+
+
+def escaped(value: object) -> str:
+    """The same JSON with an escape for each letter of its strings."""
+    return re.sub(
+        r'"((?:[^"\\\\]|\\\\.)*)"',
+        lambda found: "".join(
+            f"\\u{ord(one):04x}" if one.isalpha() and "\\" not in found[1] else one for one in found[0]
+        ),
+        json.dumps(value),
+    )
 
 
 @pytest.mark.parametrize(

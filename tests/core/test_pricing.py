@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, strategies as st
 
 from guardproxy.core.model import Usage
-from guardproxy.core.pricing import Rates, cost, estimate_input, estimate_output
+from guardproxy.core.pricing import REACH, Rates, Tier, cost, estimate_input, estimate_output, hold, together
 
 PLAIN = Rates(2.5, 10.0)
 CACHED = Rates(2.5, 10.0, cached=0.25, cache_write=3.125)
+SONNET = Rates(3.0, 15.0, cached=0.3, cache_write=3.75, cache_write_1h=6.0)
+THINKING = Rates(1.0, 2.0, reasoning=5.0)
+TIERED = Rates(
+    1.0, 10.0, 0.1, tiers=(Tier(200_000, Rates(4.0, 40.0, 0.4)), Tier(100_000, Rates(2.0, 20.0, 0.2, reasoning=30.0)))
+)
 
 COSTS = [
     (PLAIN, Usage(), 0),
@@ -23,6 +29,22 @@ COSTS = [
     (Rates(0.0, 0.0), Usage(input=10**9, output=10**9), 0),
     (Rates(3.0, 15.0, cached=0.0), Usage(input=100, cached=100), 0),
     (PLAIN, Usage(input=10**12, output=10**12), 12_500_000_000_000),
+    # case 20 of gateways.md: input 3, written 12,304, output 550 at 3 / 3.75 / 15 dollars
+    (SONNET, Usage(input=12_307, output=550, cache_write=12_304), 54_399),
+    (SONNET, Usage(input=1000, cache_write=1000, cache_write_1h=400), 4650),  # 600 * 3.75 + 400 * 6
+    (SONNET, Usage(input=1000, cache_write=100, cache_write_1h=400), 3300),  # not more of them than were written
+    (CACHED, Usage(input=1000, cache_write=1000, cache_write_1h=1000), 3125),  # no price of its own: as other writes
+    (THINKING, Usage(output=100, reasoning=40), 320),  # 60 * 2 + 40 * 5
+    (THINKING, Usage(output=100, reasoning=140), 500),
+    (PLAIN, Usage(output=100, reasoning=40), 1000),
+    (Rates(1.0, 2.0, reasoning=0.0), Usage(output=100, reasoning=40), 120),  # free on purpose
+    (TIERED, Usage(input=100_000, output=10), 100_100),
+    (TIERED, Usage(input=100_001, output=10), 200_202),  # all tokens, not only those above
+    (TIERED, Usage(input=200_001, output=10), 800_404),
+    (TIERED, Usage(input=200_001, cached=200_000, output=10), 80_404),  # cached ones are in the length, too
+    (TIERED, Usage(input=100_001, output=10, reasoning=5), 200_252),
+    (Rates(0.1, 0.2), Usage(input=30, output=15), 6),  # 3.0000000000000004 + 3 is no seven
+    (Rates(1e-6, 0.0), Usage(input=1), 1),
 ]
 
 
@@ -31,6 +53,52 @@ def test_cost(rates: Rates, usage: Usage, expected: int) -> None:
     found = cost(rates, usage)
 
     assert (found, type(found)) == (expected, int)
+
+
+HOLDS = [
+    (PLAIN, 1000, 100, 3500),
+    (CACHED, 1000, 100, 4125),  # all of it may be written to the cache
+    (Rates(2.5, 10.0, cached=0.25, cache_write=0.5), 1000, 0, 2500),
+    (THINKING, 100, 100, 600),  # all of it may be reasoning
+    (TIERED, 66_667, 10, 66_767),
+    (TIERED, 66_668, 10, 133_636),  # they may turn out to be more than 100,000, and the output to be reasoning
+    (TIERED, 199_000, 10, 796_400),
+    (TIERED, 300_000, 0, 1_200_000),
+    (Rates(0.0, 0.0), 10**6, 10**6, 0),
+    (Rates(9.0, 9.0, tiers=(Tier(100, Rates(1.0, 1.0)),)), 80, 0, 720),  # a tier may be cheaper: not for sure
+]
+
+
+@pytest.mark.parametrize(("rates", "given", "most", "expected"), HOLDS)
+def test_hold(rates: Rates, given: int, most: int, expected: int) -> None:
+    found = hold(rates, given, most)
+
+    assert (found, type(found)) == (expected, int)
+
+
+ALL = [PLAIN, CACHED, SONNET, THINKING, TIERED]
+tokens = st.integers(0, 400_000)
+
+
+@given(st.sampled_from(ALL), tokens, st.floats(0.5, REACH), st.lists(st.floats(0, 1), min_size=4, max_size=4))
+def test_no_call_that_stays_within_its_estimate_costs_more_than_was_held(
+    rates: Rates, estimate: int, more: float, shares: list[float]
+) -> None:
+    """One-hour writes apart, which are only known afterwards."""
+    taken = min(estimate, int(estimate * more))
+    cached = int(taken * shares[0])
+    written = int((taken - cached) * shares[1])
+    output = int(4096 * shares[2])
+    used = Usage(taken, output, cached, written, int(output * shares[3]))
+
+    assert cost(rates, used) <= hold(rates, estimate, 4096)
+
+
+def test_two_short_inputs_are_no_long_one() -> None:
+    """Why the cost of a turn is the sum of its attempts' costs, not the cost of their sum."""
+    one = Usage(input=60_000, output=10)
+    assert cost(TIERED, one) * 2 == 120_200
+    assert cost(TIERED, together([one, one])) == 240_400
 
 
 @pytest.mark.parametrize(
@@ -43,3 +111,20 @@ def test_estimate_of_input(size: int, factor: float, expected: int) -> None:
 @pytest.mark.parametrize(("characters", "expected"), [(0, 0), (1, 1), (4, 2), (400, 101)])
 def test_estimate_of_output(characters: int, expected: int) -> None:
     assert estimate_output(characters) == expected
+
+
+ALL = Usage(input=1, output=2, cached=3, cache_write=4, reasoning=5)
+
+TOGETHER = {
+    "nothing": ([], Usage()),
+    "one": ([ALL], ALL),
+    "several": ([ALL, ALL, Usage(input=10)], Usage(input=12, output=4, cached=6, cache_write=8, reasoning=10)),
+    "one of them estimated": ([ALL, Usage(input=1, estimated=True), Usage()], Usage(2, 2, 3, 4, 5, estimated=True)),
+}
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_together(name: str) -> None:
+    usages, expected = TOGETHER[name]
+
+    assert together(iter(usages)) == expected

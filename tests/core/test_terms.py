@@ -12,14 +12,14 @@ WEEK, MONTH = 7 * 86_400, 30 * 86_400
 
 BOUNDS: dict[str, tuple[Callable[[float], object], tuple[float, ...], tuple[float, ...], str]] = {
     # what is made, what is allowed, what is not, the words for it
-    "retries": (lambda n: Final(retries=int(n)), (0, 10), (11,), "retries must not be above 10"),
+    "retries": (lambda n: Final(retries=int(n)), (0, 10), (11,), "^retries: must not be above 10"),
     "hold_seconds": (
-        lambda s: Approvals(hold_seconds=s), (1, 240), (0.5, 0, -1, 241), "hold_seconds must be 1 to 240"),
+        lambda s: Approvals(hold_seconds=s), (1, 240), (0.5, 0, -1, 241), "^hold_seconds: must be 1 to 240"),
     "expire_seconds": (
-        lambda s: Approvals(expire_seconds=s), (1, WEEK), (0, WEEK + 1), "expire_seconds must be between a second"),
-    "max_kb": (lambda n: Checkpoints(max_kb=int(n)), (1, 65_536), (0, 65_537), "max_kb must be 1 to 65536"),
+        lambda s: Approvals(expire_seconds=s), (1, WEEK), (0, WEEK + 1), "^expire_seconds: must be between a second"),
+    "max_kb": (lambda n: Checkpoints(max_kb=int(n)), (1, 65_536), (0, 65_537), "^max_kb: must be 1 to 65536"),
     "ttl_seconds": (
-        lambda s: Checkpoints(ttl_seconds=s), (60, MONTH), (59, MONTH + 1), "ttl_seconds must be between a minute"),
+        lambda s: Checkpoints(ttl_seconds=s), (60, MONTH), (59, MONTH + 1), "^ttl_seconds: must be between a minute"),
 }  # fmt: skip
 
 

@@ -66,3 +66,18 @@ def test_streams_the_same(client: openai.OpenAI, usage: bool) -> None:
 def test_unknown_model(client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError):
         client.chat.completions.create(model="nobody", messages=[{"role": "user", "content": "x"}])
+
+
+def test_counts_how_often_a_model_was_asked() -> None:
+    provider = Provider()
+    with provider as url, openai.OpenAI(base_url=url, api_key="x", max_retries=0) as asking:
+        for made in range(3):
+            asking.chat.completions.create(model="repeats", messages=history("repeats", made))
+
+    assert provider.asked == {"repeats": 3}
+
+
+def test_a_model_of_new_calls_makes_none_twice() -> None:
+    for script in SCRIPTS.values():
+        calls = [json.dumps(call) for n in range(CALLS) if (call := script.call(n))]
+        assert (len(set(calls)) == len(calls)) is script.fresh

@@ -6,7 +6,10 @@ import urllib.request
 
 import pytest
 
+from guardproxy.demo.agent import Agent
+from guardproxy.demo.provider import Provider
 from guardproxy.demo.proxy import RunningProxy
+from guardproxy.demo.tools import Toolbox, schemas
 from guardproxy.errors import GuardError
 
 
@@ -22,3 +25,19 @@ def test_starts_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_says_why_it_did_not_start() -> None:
     with pytest.raises(GuardError, match=r"the proxy did not start: guardproxy: .*\n.*upstream.url: must be a URL"):
         RunningProxy("nowhere").__enter__()
+
+
+def test_has_the_turns_of_a_session_on_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("guardproxy.demo.proxy.RECORD_SECONDS", 0.5)
+    with Provider() as upstream:
+        proxy = RunningProxy(upstream)
+        with proxy as base_url:
+            run = Agent(base_url, schemas()).run("repeats", "go", Toolbox(), stream=True)
+            records = proxy.records(run.session, len(run.records))
+            with pytest.raises(GuardError, match=rf"has 5 of 6 turns of {run.session} on record"):
+                proxy.records(run.session, 6)
+            with pytest.raises(GuardError, match="no session 'nobody'"):
+                proxy.records("nobody", 1)
+
+    assert [record["action"] for record in records] == ["pass", "pass", "observe", "nudge", "finalize"]
+    assert run.actions == ["nudge", "firm"], "a stream's headers were sent before the end was known"

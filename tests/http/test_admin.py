@@ -35,7 +35,7 @@ async def admin(**given: Any) -> AsyncIterator[Callable[..., Any]]:
     sight = Sight(
         workers=lambda: given.get("workers", 1),
         draining=lambda: given.get("draining", False),
-        upstream=lambda: given["upstream"],
+        upstreams=lambda: given["upstreams"] if "upstreams" in given else {"default": given["upstream"]},
         store=fit,
         store_needed=lambda: given.get("needed", False),
         metrics=metrics,
@@ -74,6 +74,33 @@ async def test_readyz(given: dict[str, Any], status: int, told: dict[str, Any]) 
 
     assert answer.status == status
     assert body.items() >= told.items()
+
+
+SEVERAL = {
+    # which of two answer: status, what is said
+    "both": ("oo", 200, {"ready": True, "upstream": "ok"}, "ok", "ok"),
+    "one": ("ox", 200, {"ready": True, "upstream": "ok"}, "ok", "does not answer"),
+    "none": ("xx", 503, {"ready": False}, "does not answer", "does not answer"),
+}
+
+
+@pytest.mark.parametrize(("answer", "status", "told", "first", "second"), SEVERAL.values(), ids=SEVERAL.keys())
+async def test_readyz_knows_all_upstreams(
+    answer: str, status: int, told: dict[str, Any], first: str, second: str
+) -> None:
+    given: dict[str, Any] = {"upstreams": {}}
+    async with admin(**given) as request:
+        for name, sign in zip("ab", answer, strict=True):
+            port = _closed_port() if sign == "x" else request.__self__._base_url.port
+            given["upstreams"][name] = f"http://127.0.0.1:{port}/v1"
+        async with request("GET", "/readyz") as found:
+            body = await found.json()
+
+    assert found.status == status
+    assert body.items() >= told.items()
+    assert first in body["upstreams"]["a"]
+    assert second in body["upstreams"]["b"]
+    assert (body["upstream"] == "ok") is body["ready"]
 
 
 async def test_the_provider_is_not_asked_at_every_probe() -> None:

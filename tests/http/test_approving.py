@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -148,6 +150,20 @@ async def test_what_is_denied_alone_is_told_in_the_same_turn(store: Store, strea
         await turn
         assert (agent.executed, agent.text) == ([], "So:\n\nI leave it.")
         assert "not on a Friday" in running.provider.got[-1].json["messages"][-1]["content"]
+
+
+async def test_a_provider_that_answers_in_one_piece_what_was_to_be_a_stream(store: Store) -> None:
+    """The call that was held comes as a stream, with what was said before it."""
+    async with live(store, policy=HOLD, tools=TOOL) as running:
+        body = Said("So:", calls=[DELETE]).body()
+        running.provider.script = then(Said(raw=body, headers={"Content-Type": "application/json"}))
+        agent = Agent(running, stream=True)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        asked = await asked_of(store, agent.session)
+        await desk(store).approve(asked.id, "ann", arguments='{"path": "b.bak"}')
+        await turn
+        assert agent.executed == ["delete"]
+        assert agent.messages[1]["content"] == "So:"
 
 
 @BOTH
@@ -341,6 +357,24 @@ async def test_without_the_store_nothing_is_released(store: Store, way: str, met
         assert await held(store) == {}
 
 
+@pytest.mark.parametrize("method", ["get", "claim"])
+async def test_what_was_approved_is_released_once_the_store_answers_again(store: Store, method: str) -> None:
+    """A request that came meanwhile goes on without the call; the call is not lost for that."""
+    away = Away(store, method)
+    async with live(away, tools=TOOL) as running:  # type: ignore[arg-type]
+        running.provider.script = then(Said(calls=[DELETE]), Said("One moment."), Said("Deleted."))
+        agent = Agent(running, stream=False)
+        await agent.turn()
+        await desk(store).approve((await asked_of(store, agent.session)).id, "ann")
+        for words, executed in (("go on", []), ("and now", ["delete"])):
+            go_on(agent, words)
+            await agent.turn()
+            assert agent.executed == executed
+            away.methods.clear()
+        await agent.turn()
+        assert (agent.text, agent.executed) == ("Deleted.", ["delete"])
+
+
 @BOTH
 async def test_a_store_that_is_slow_to_answer_is_asked_again(store: Store, stream: bool) -> None:
     away = Away(store, "get")
@@ -398,3 +432,106 @@ async def test_a_client_that_waits_is_told_that_somebody_is_there(
         answer = await turn
         assert 2 <= answer.body.count(b": keep-alive\n\n") <= 5
         assert agent.executed == ["delete"]
+
+
+@BOTH
+@pytest.mark.parametrize("ended_by", ["a cut", "the client", "a pause"])
+async def test_a_request_that_waits_for_the_decision_on_an_earlier_one(
+    store: Store, ended_by: str, stream: bool
+) -> None:
+    """It holds nothing, and whatever ends it leaves the approval as it is."""
+    async with live(store, policy=HOLD, tools=TOOL) as running:
+        running.provider.script = then(Said(calls=[DELETE]))
+        agent = Agent(running, stream=stream)
+        asked = await leave_when_asked(store, running, agent)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        await asyncio.sleep(0.2)
+        assert await held(store, wait_s=0) == {}
+        if ended_by == "the client":
+            turn.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await turn
+        elif ended_by == "a cut":
+            await store.runs.cut("default", agent.session, "ann", "enough")
+            await asyncio.wait_for(turn, 2)
+            assert "[guardproxy]" in agent.text
+        else:
+            await store.runs.pause("default", agent.session, "ann", "wait")
+            await desk(store).approve(asked.id, "ann")
+            await asyncio.wait_for(turn, 2)
+            assert "[guardproxy]" in agent.text
+        await running.proxy.quiet()
+        assert agent.executed == []
+        assert len(running.provider.got) == 1
+        assert await held(store) == {}
+        assert (await counted(store, agent.session))["s:turns"] == (1, 0)
+        found = await store.approvals.get("default", asked.id)
+        assert found
+        assert (found.state, found.token) == ("approved" if ended_by == "a pause" else "pending", "")
+
+
+@BOTH
+@pytest.mark.parametrize("verdict", ["approve", "deny"])
+@pytest.mark.parametrize("way", ["answer", "hold"])
+async def test_asked_after_a_refusal_in_the_same_turn(store: Store, way: str, verdict: str, stream: bool) -> None:
+    """What was refused before stands in front of what waited, on every later turn, byte for byte."""
+    drop = ("drop", "{}", "call_drop00001")
+    tools = {**TOOL, "deny": ["drop"]}
+    policy = {"refuse": "enforce", "approvals": {"way": way}}
+    async with live(store, policy=policy, tools=tools) as running:
+        running.provider.script = then(
+            Said("I drop it.", calls=[drop]),
+            Said("I delete it.", calls=[DELETE]),
+            Said("Then I look.", calls=[("read", "{}", "call_read00009")]),
+            Said("Done."),
+        )
+        agent = Agent(running, stream=stream)
+        turn = asyncio.get_running_loop().create_task(agent.turn())
+        asked = await asked_of(store, agent.session)
+        if way == "answer":
+            await turn
+        decide = desk(store).approve if verdict == "approve" else desk(store).deny
+        await decide(asked.id, "ann")
+        if way == "answer":
+            go_on(agent)
+            turn = asyncio.get_running_loop().create_task(agent.turn())
+        await turn
+        while not agent.text:
+            await agent.turn()
+        agent.text = ""
+        go_on(agent, "And?")
+        await agent.turn()
+        assert agent.executed == (["delete", "read"] if verdict == "approve" else ["read"])
+        told = [got.json["messages"] for got in running.provider.got]
+        assert all(paired(messages) for messages in told)
+        for before, after in pairwise(told):
+            assert after[: len(before)] == before
+        last = [call["function"]["name"] for m in told[-1] for call in m.get("tool_calls") or ()]
+        assert last == ["drop", "delete", "read"]
+        assert await held(store) == {}
+
+
+def legacy(*, stream: bool) -> Said:
+    """An answer with the call form of 2023."""
+    base = {"id": "chatcmpl-1", "created": 1, "model": "mock-1"}
+    call = {"name": "delete", "arguments": '{"path":"b"}'}
+    message = {"role": "assistant", "content": None, "function_call": call}
+    inner = {"delta": message} if stream else {"message": message}
+    choice = {"index": 0, **inner, "finish_reason": "function_call"}
+    body = json.dumps({**base, "object": "chat.completion.chunk" if stream else "chat.completion", "choices": [choice]})
+    return Said(raw=f"data: {body}\n\ndata: [DONE]\n\n".encode() if stream else body.encode())
+
+
+@BOTH
+async def test_a_call_in_the_old_form_is_released_in_it(store: Store, stream: bool) -> None:
+    async with live(store, tools=TOOL) as running:
+        running.provider.script = then(legacy(stream=stream))
+        agent = Agent(running, stream=stream)
+        await agent.turn()
+        await desk(store).approve((await asked_of(store, agent.session)).id, "ann")
+        go_on(agent)
+        answer = await running.post(body_of(agent), {"x-guardproxy-session-id": agent.session})
+        assert b'"function_call"' in answer.body
+        assert b'{\\"path\\":\\"b\\"}' in answer.body
+        assert b"tool_calls" not in answer.body
+        assert len(running.provider.got) == 1

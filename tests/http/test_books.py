@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -36,6 +36,8 @@ class Scripted:
         self.begun: list[Opening] = []
         self.settled: list[Closing] = []
         self.renewed: list[tuple[str, int]] = []
+        self.extended: list[tuple[str, str, tuple[Line, ...], int]] = []
+        self.room = True
 
     def _reach(self) -> None:
         if not self.up:
@@ -53,6 +55,11 @@ class Scripted:
     async def renew(self, org: str, token: str, lease_ms: int) -> None:
         self._reach()
         self.renewed.append((token, lease_ms))
+
+    async def extend(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> bool:
+        self._reach()
+        self.extended.append((org, token, tuple(lines), offset_ms))
+        return self.room
 
 
 def books(store: Scripted, *, closed: bool = False) -> Books:
@@ -170,3 +177,38 @@ async def test_debts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     store.up = True
 
     assert await kept.pay() == 5
+
+
+@pytest.mark.parametrize(
+    ("up", "closed", "room", "expected"),
+    [
+        (True, False, True, True),
+        (True, False, False, False),
+        (True, True, True, True),
+        (True, True, False, False),
+        (False, False, False, True),  # nobody knows: a policy that is open goes on
+        (False, True, True, False),
+    ],
+)
+async def test_room_for_one_more_attempt(up: bool, closed: bool, room: bool, expected: bool) -> None:
+    store = Scripted()
+    kept, one = books(store, closed=closed), opening()
+    await kept.begin(one, never)
+    store.up, store.room = up, room
+
+    assert await kept.extend(one, (LINE,)) is expected
+    assert store.extended == ([("org", one.token, (LINE,), 0)] if up else [])
+    await kept.renew(500)
+    assert store.renewed == ([(one.token, 500)] if up else []), "one lease for all attempts"
+
+
+async def test_a_turn_that_was_begun_here_is_extended_here() -> None:
+    """The store has never heard of its token: what it says of it is no answer."""
+    store = Scripted()
+    store.up = False
+    kept, one = books(store), opening()
+    await kept.begin(one, same(one))
+    store.up, store.room = True, False
+
+    assert await kept.extend(one, (LINE,))
+    assert store.extended == []

@@ -11,6 +11,7 @@ import pytest
 from guardproxy.store.approvals import Approval
 from guardproxy.store.redis import Store
 from tests.live import Answer, Got, Json, Live, Said, live, unique
+from tests.scenes import Heard
 
 TOOLS: list[Json] = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
@@ -116,6 +117,18 @@ async def test_a_loop_ends_within_three_more_calls_of_the_model_and_none_of_a_to
         assert len(agent.executed) == 4  # no fifth equal call
         assert len(running.provider.got) <= 4 + 1 + 3
         assert all(paired(got.json["messages"]) for got in running.provider.got)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_each_attempt_says_why_it_was_made(store: Store, heard: Heard, stream: bool) -> None:
+    async with live(store, heard, policy={"refuse": "enforce"}) as running:
+        running.provider.script = looping()
+        await Agent(running, stream=stream).run()
+        await running.proxy.quiet()
+        asked = len(running.provider.got)
+    told = [await heard.next() for _ in range(5)]
+    assert [one.asked for one in told] == [(), (), (), (), ("reask", "reask", "finalize")]
+    assert sum(len(one.attempts) for one in told) == asked
 
 
 def then(*answers: Said) -> Callable[[Got], Said]:

@@ -6,18 +6,21 @@ log, section 6; cases 12, 14, 15, 32, 40 to 43 and 64 those of the survey of gat
 
 from __future__ import annotations
 
+import asyncio
 import re
+from dataclasses import replace
 
 import pytest
+from aiohttp import web
 
 from guardproxy.store.redis import Store
 from tests.http_store import held
-from tests.live import live
-from tests.scene_interventions import Actor, Plot
+from tests.live import Said, live, serve
+from tests.scene_interventions import TOOLS, Actor, Ask, Do, Plot
 from tests.scene_interventions_cases import cases
 from tests.scene_interventions_final import finals
 from tests.scene_interventions_hygiene import hygiene
-from tests.scene_interventions_people import people
+from tests.scene_interventions_people import APPROVAL, ASKED, people
 from tests.scene_interventions_refusals import refusals
 from tests.scene_interventions_repair import repairs
 from tests.scene_interventions_sessions import sessions
@@ -50,6 +53,63 @@ async def test_plot(plot: Plot, stream: bool, store: Store, heard: Heard) -> Non
         actor = Actor(running, store, heard, plot, stream=stream)
         await actor.play()
         assert len(actor.executed) == len(set(actor.executed)), "a call was handed on twice"
+        assert await held(store, {actor.session}) == {}
+
+
+VERDICTS = {
+    # what the verifier of the user's answers, when it gives no verdict; the answers, what is delivered, the header
+    "it passes": ([True], "closed", ["Done."], "Done.", "passed"),
+    "it fails once": ([False, True], "closed", ["Done.", "Really done."], "Really done.", "passed"),
+    "it never passes": ([False] * 3, "closed", ["Done."] * 3, "Done.", "failed"),
+    "it is away, and that counts as passed": ([None], "open", ["Done."], "Done.", "passed"),
+    "it is away, and that counts as failed": ([None] * 3, "closed", ["Done."] * 3, "Done.", "failed"),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("name", VERDICTS)
+async def test_verifier(name: str, stream: bool, store: Store, heard: Heard) -> None:
+    """A server of the user's has the last word on a final answer."""
+    verdicts, fail, answers, text, said = VERDICTS[name]
+    waiting = list(verdicts)
+
+    async def verifier(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.headers["x-guardproxy-signature"].startswith("t=")
+        passed = waiting.pop(0)
+        if passed is None:
+            return web.Response(status=503)
+        return web.json_response({"passed": passed, "feedback": "" if passed else "The total is missing."})
+
+    ask = Ask(
+        tuple(Said(one) for one in answers),
+        text=text,
+        headers={"x-guardproxy-verification": f"^{said}$"},
+        says="The total is missing" if False in verdicts else "",
+        report={"verification": said},
+    )
+    later = Ask((Said("Yes."),), text="Yes.", user="Sure?", report={"verification": said})
+    async with serve(verifier) as url:
+        policy = {"final": {"hold": True}, "verifier": {"url": url, "secret": "s" * 32, "fail": fail}}
+        async with live(store, heard, policy=policy) as running:
+            actor = Actor(running, store, heard, Plot(name, [ask]), stream=stream)
+            await actor.play()
+            assert not waiting
+            waiting += [verdicts[-1]] * 3
+            await actor.ask(replace(later, answers=later.answers * len(answers) if said == "failed" else later.answers))
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_an_approved_call_goes_to_one_of_those_who_ask_at_once(stream: bool, store: Store, heard: Heard) -> None:
+    """Clients retry while an answer is on its way; what a person has allowed is carried out once."""
+    async with live(store, heard, policy={"refuse": "enforce"}, tools=APPROVAL) as running:
+        actor = Actor(running, store, heard, Plot("at once", [ASKED, Do("approve")]), stream=stream)
+        await actor.play()
+        running.provider.script = lambda _got: Said("I wait.")
+        actor.history.append({"role": "user", "content": "Go on."})
+        body = {"model": "mock-1", "messages": actor.history, "tools": list(TOOLS), "stream": stream}
+        named = {"x-guardproxy-session-id": actor.session}
+        answers = await asyncio.gather(*[running.post(body, named) for _ in range(8)])
+        assert [b'"d1"' in answer.body for answer in answers].count(True) == 1
         assert await held(store, {actor.session}) == {}
 
 

@@ -1,4 +1,4 @@
-"""Our texts beside a conversation: sealed, found at their place again, and gone with it."""
+"""Our texts and refused rounds beside a conversation: sealed, found at their place again, and gone with it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from guardproxy.core.edit import AppendText, ForbidTools, PutBack
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.model import Call, Message
-from guardproxy.http.ledger import At, Ledger, with_rounds
+from guardproxy.http.ledger import At, Ledger
 
 KEY = b"k" * 32
 CONVERSATION = [
@@ -133,9 +133,22 @@ def test_what_is_put_back_belongs_to_the_answer_that_the_client_has_kept(name: s
     assert not lost
 
 
-def test_what_stands_at_one_place_is_put_back_as_one() -> None:
-    more = PutBack(4, before=(b"1", b"2"), said="So:")
-    entries = ledger().seal(over(CONVERSATION), [], (), [BACK, more], answer=ANSWER)
-    found, _ = ledger().put_back(over([*CONVERSATION, ANSWER]), entries)
-    assert found == (PutBack(4, more.before, BACK.calls, BACK.after, "So:"),)
-    assert with_rounds(more, [OTHER, ADVICE]).before == (*OTHER.before, *more.before)
+ASKED = PutBack(4, before=(b"1", b"2"))
+
+
+@pytest.mark.parametrize("answer", [None, ANSWER, WORDS, ELSE, Message("user", "Go on.")])
+def test_what_a_person_decided_stands_there_whatever_is_answered(answer: Message | None) -> None:
+    entries = ledger().seal(over(CONVERSATION), [], (), [BACK], decided=[ASKED], answer=ANSWER)
+    entries |= ledger().seal(
+        over(CONVERSATION), [], (), ledger().other(over(CONVERSATION), 4, entries), answer=ELSE, known=entries
+    )
+    found, lost = ledger().put_back(over([*CONVERSATION, *([answer] if answer else [])]), entries)
+    assert found == ((ASKED, BACK) if answer is ANSWER else (ASKED,))
+    assert not lost
+
+
+def test_what_was_put_there_first_stands_first() -> None:
+    entries = ledger().seal(over(CONVERSATION), [], (), [OTHER], answer=WORDS)
+    talk = [*CONVERSATION, WORDS, Message("user", "Go on.")]
+    entries |= ledger().seal(over(talk), [], ledger().put_back(over(talk), entries)[0], decided=[ASKED], known=entries)
+    assert ledger().put_back(over(talk), entries)[0] == (OTHER, ASKED)

@@ -9,8 +9,8 @@ import pytest
 
 from guardproxy.core.budget import Need
 from guardproxy.core.edit import Reject
-from guardproxy.core.model import Call, Usage
-from guardproxy.errors import UpstreamError
+from guardproxy.core.model import Call, Message, Usage
+from guardproxy.errors import GuardError, StoreError, UpstreamError
 from guardproxy.http.outcome import Outcome
 
 CALL = Call("look", '{"a": 1}', "i")
@@ -73,6 +73,30 @@ def test_ends_of_our_own() -> None:
         assert done.usage_or_estimate(NEED) == Usage(), "nothing was sent: nothing is paid"
 
 
+LOST: dict[str, tuple[GuardError, tuple[bool, ...]]] = {
+    # the error, and whether its attempt may be billed: after no answer, after the head of one, after an error's head
+    "in time": (UpstreamError("no", code="upstream_timeout", status=504), (True, True, False)),
+    "broken": (UpstreamError("no", code="upstream_broken"), (True, True, False)),
+    "not connected": (UpstreamError.before("no", code="upstream_timeout", status=504), (False, False, False)),
+    "nobody there": (UpstreamError.before("no", code="upstream_unreachable"), (False, False, False)),
+    "no JSON": (UpstreamError("no", code="upstream_not_json"), (False, False, False)),
+    "ours": (StoreError("no"), (False, False, False)),
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_what_may_be_billed(name: str) -> None:
+    """Bytes have left for the provider, and nothing says that it did not do what it was asked."""
+    error, expected = LOST[name]
+    for status, lost in zip((0, 200, 503), expected, strict=True):
+        done = Outcome(sent=True, upstream_status=status)
+        done.fail(error)
+        assert done.lost is lost
+        done.pass_over(None, error.code)
+        assert done.lost is False
+        assert done.earlier[0].used(NEED) == (about(0) if lost else Usage())
+
+
 FREE = Usage()
 LEFT = {"outcome": "abandoned"}
 FAILED = {"outcome": "failed"}
@@ -96,6 +120,8 @@ USED: dict[str, tuple[dict[str, Any], Usage]] = {
     "a whole one failed before an answer": ({"whole": True, **FAILED}, FREE),
     "failed in the middle": ({"produced_chars": 8, **FAILED}, about(3)),
     "failed in the middle, unread": ({"blind": True, **FAILED}, about(4096)),
+    "no answer came": ({"lost": True, **FAILED}, about(0)),
+    "no whole answer came": ({"lost": True, "whole": True, **FAILED}, about(4096)),
     "an error was answered": ({"upstream_status": 500, **FAILED}, FREE),
     "a stream left before an answer": (LEFT, about(0)),
     "a stream left in the middle": ({"produced_chars": 8, **LEFT}, about(3)),
@@ -123,3 +149,80 @@ def test_the_first_chunk_is_noted_once() -> None:
 
     assert first > 0
     assert done.first_chunk_ns == first
+
+
+EARLIER: dict[str, tuple[list[tuple[Seen | None, str]], dict[str, Any], Usage]] = {
+    # attempts before the last with their errors, what is known of the last, what is charged for all
+    "both told": ([(Seen(usage=SAID), "")], {"sent": True, "usage": SAID, "outcome": "answered"}, Usage(14, 6)),
+    "the first did not tell": (
+        [(Seen(produced_chars=8), "")], {"sent": True, "usage": SAID, "outcome": "answered"},
+        Usage(107, 6, estimated=True)),
+    "neither told": (
+        [(Seen(produced_chars=8), "")], {"sent": True, "produced_chars": 400, "outcome": "answered"},
+        Usage(200, 104, estimated=True)),
+    "the last was never sent": ([(Seen(usage=SAID), ""), (Seen(usage=SAID), "")], {"outcome": "answered"},
+        Usage(14, 6)),
+    "one failed before it brought anything": (
+        [(Seen(usage=SAID), ""), (None, "500")], {"outcome": "answered"}, SAID),
+    "one failed, seen and empty": ([(Seen(usage=SAID), ""), (Seen(), "upstream_broken")], {}, SAID),
+    "one failed in the middle": (
+        [(Seen(usage=SAID), ""), (Seen(produced_chars=8, complete=False), "upstream_broken")], {},
+        Usage(107, 6, estimated=True)),
+    "one failed and told what it cost": ([(Seen(usage=SAID), ""), (Seen(usage=SAID), "upstream_error")], {},
+        Usage(14, 6)),
+    "the client left a whole second answer": (
+        [(Seen(usage=SAID), "")], {"sent": True, "whole": True, **LEFT}, Usage(107, 4099, estimated=True)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EARLIER)
+def test_all_attempts_are_charged(name: str) -> None:
+    before, last, expected = EARLIER[name]
+    done = Outcome()
+    for seen, error in before:
+        done.sent = True
+        done.pass_over(seen, error)
+    for field, value in last.items():
+        setattr(done, field, value)
+
+    assert done.total(NEED) == expected
+
+
+def test_the_next_attempt_begins_with_nothing() -> None:
+    done = Outcome(reason="reask", upstream_status=200, upstream_started_ns=5, sent=True)
+    done.first_chunk()
+    seen = Seen(calls=(CALL,), text="Hi", text_chars=2, produced_chars=9, call_count=1, usage=SAID)
+    done.read(seen, dropped=False)
+    begun = done.first_chunk_ns
+    done.pass_over(seen)
+
+    (one,) = done.earlier
+    assert (one.reason, one.usage, one.calls, one.status, one.started_ns) == ("reask", SAID, (CALL,), 200, 5)
+    assert (one.first_chunk_ns, one.finish_reason, one.error_type) == (begun, "stop", "")
+    assert one.ended_ns >= begun
+    assert (done.calls, done.call_count, done.text, done.text_chars, done.produced_chars) == ((), 0, "", 0, 0)
+    assert (done.usage, done.first_chunk_ns, done.sent) == (None, 0, False)
+
+
+def test_released_calls_are_those_of_the_turn() -> None:
+    done = Outcome()
+    done.released(Message("assistant", "So:", (CALL,)))
+
+    assert (done.outcome, done.answer, done.status, done.calls, done.call_count) == (
+        "answered",
+        "calls",
+        200,
+        (CALL,),
+        1,
+    )
+    assert done.text == "So:"
+    assert done.usage_or_estimate(NEED) == Usage()
+
+
+@pytest.mark.parametrize(("answer", "calls"), [("text", 2), ("empty", 0), ("calls", 0)])
+def test_calls_that_are_written(answer: str, calls: int) -> None:
+    done = Outcome(answer=answer)
+    done.wrote((CALL, CALL))
+
+    assert (done.call_count, len(done.written)) == (calls, calls)
+    assert done.answer == ("calls" if calls else answer)

@@ -134,3 +134,40 @@ async def test_what_the_provider_says_of_itself(store: Store, heard: Heard) -> N
         assert report.attempts[0].finish_reason == "length"
         assert (report.server_address, report.server_port) == ("127.0.0.1", running.proxy.upstream.port)
         assert not report.declared
+
+
+DELETE = ("delete", "{}", "call_del000001")
+WENT: dict[str, tuple[list[Said], list[tuple[str, str, int]], str]] = {
+    # what the provider says; the attempts as reported (why, error, output tokens), and what became of the run
+    "at once": ([Said("done")], [("first", "", 5)], "finished"),
+    "again": ([Said(calls=[DELETE]), Said("done")], [("first", "", 5), ("reask", "", 5)], "finished"),
+    "to the end": (
+        [Said(calls=[DELETE])], [("first", "", 5), ("reask", "", 5), ("reask", "", 5), ("finalize", "", 5)],
+        "finalized"),
+    "into an error": (
+        [Said(calls=[DELETE]), Said(raw=b"{}", status=503)], [("first", "", 5), ("reask", "503", 0)], "finalized"),
+    "into nothing": (
+        [Said(calls=[DELETE]), Said(raw=b"<html>", content_type="text/html")],
+        [("first", "", 5), ("reask", "upstream_not_json", 0)], "finalized"),
+    "without figures": (
+        [Said("12345678", usage=None, calls=[DELETE]), Said("1234", usage=None)],
+        [("first", "", 3), ("reask", "", 2)], "finished"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WENT)
+async def test_every_attempt_is_told(name: str, store: Store, heard: Heard) -> None:
+    answers, attempts, outcome = WENT[name]
+    waiting = list(answers)
+    async with live(store, heard, policy={"refuse": "enforce"}, tools={"deny": ["delete"]}) as running:
+        running.provider.script = lambda _got: waiting.pop(0) if len(waiting) > 1 else waiting[0]
+        tool = {"type": "function", "function": {"name": "delete"}}
+        asked = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [tool]}
+        await running.post(asked)
+        told = await heard.next()
+    assert [(one.reason, one.error_type, one.usage.output) for one in told.attempts] == attempts
+    assert told.usage.output == sum(tokens for _, _, tokens in attempts)
+    assert told.outcome == outcome
+    assert told.edits == ()
+    refused = [number for number, one in enumerate(told.attempts, 1) if one.calls and one.reason != "finalize"]
+    assert [one.attempt for one in told.objected] == refused

@@ -114,14 +114,40 @@ def test_reload(tmp_path: Path, upstream: str) -> None:
         assert proxy.stop(signal.SIGINT) == 0
 
 
-def _left(proxy: Running) -> str:
+def test_a_price_file(tmp_path: Path, upstream: str) -> None:
+    """Workers price by it; what is bad in it is named at start and at each reload; without it there is no start."""
+    file, prices = tmp_path / "c.yaml", tmp_path / "prices.json"
+    file.write_text("policy: {profile: none, limits: {session: {cost_usd: 100}}}\nprices: {file: prices.json}\n")
+    listed = {"0": {"input_cost_per_token": 0, "output_cost_per_token": 0.002}, "bad": {"input_cost_per_token": "x"}}
+    prices.write_text(json.dumps(listed))
+    with Running(tmp_path, "--upstream", upstream, "--config", str(file)) as proxy:
+
+        def reload(text: str, word: str) -> str:
+            before = proxy.err.count(word)
+            prices.write_text(text)
+            proxy.process.send_signal(signal.SIGHUP)
+            until(lambda: proxy.err.count(word) > before)
+            return _left(proxy, "cost_usd")
+
+        first = _left(proxy, "cost_usd")
+        listed["0"]["output_cost_per_token"] = 0.004
+        dearer = reload(json.dumps(listed), "the entry 'bad'")
+        broken = reload("{", "prices.file: cannot read")
+        named = proxy.err.count("prices.file: the entry 'bad': input_cost_per_token is no number; it is not used")
+
+        assert (first, dearer, broken) == ('"cost_usd":91.808', '"cost_usd":83.616', '"cost_usd":83.616')
+        assert named == 2, "once by the parent, not by each worker"
+        assert proxy.stop() == 0
+
+
+def _left(proxy: Running, limit: str = "turns") -> str:
     """What is left of the limit for a new session."""
     import urllib.request
 
     body = json.dumps({"model": "0", "messages": [{"role": "user", "content": str(time.monotonic_ns())}]}).encode()
     request = urllib.request.Request(f"{proxy.base}/chat/completions", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=30) as answer:
-        return re.findall(r'"turns":\d+', answer.headers["x-guardproxy-budget-remaining"])[0]
+        return re.findall(rf'"{limit}":[\d.]+', answer.headers["x-guardproxy-budget-remaining"])[0]
 
 
 def _status(url: str, body: object = None, method: str | None = None) -> tuple[int, bytes]:
@@ -207,3 +233,36 @@ def test_panic_switch(tmp_path: Path, upstream: str, capsys: pytest.CaptureFixtu
             status, raw = _status(f"{proxy.admin}/panic", body, "PUT")
             assert (status, json.loads(raw)["error"]["param"]) == (400, "on")
         assert proxy.stop() == 0
+
+
+def test_several_upstreams(tmp_path: Path, upstream: str) -> None:
+    """With real processes: a dead one first, two workers; a reload takes it out."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        dead = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+    file = tmp_path / "c.yaml"
+    entries = [{"name": "dead", "url": dead, "api_key": "k1"}, {"name": "alive", "url": upstream, "api_key": "k2"}]
+    file.write_text(json.dumps({"upstreams": entries, "failover": {"failures": 2}}))
+    with Running(tmp_path, "--config", str(file), "--workers", "2") as proxy:
+        assert [_answered_by(proxy) for _ in range(6)] == ["alive"] * 6
+        status, body = _status(f"{proxy.admin}/readyz")
+        told = json.loads(body)
+        assert (status, told["ready"], told["upstream"], told["upstreams"]["alive"]) == (200, True, "ok", "ok")
+        assert "does not answer" in told["upstreams"]["dead"]
+        _, metrics = _status(f"{proxy.admin}/metrics")
+        assert b'guardproxy_upstream_attempts_total{guardproxy_upstream_name="alive"' in metrics
+        file.write_text(json.dumps({"upstreams": entries[1:]}))
+        proxy.process.send_signal(signal.SIGHUP)
+        until(lambda: "was reloaded" in proxy.err)
+        assert _answered_by(proxy) == "alive"
+        assert proxy.stop(signal.SIGINT) == 0
+        assert "k1" not in re.findall(r"\w+", proxy.err)
+
+
+def _answered_by(proxy: Running) -> str:
+    import urllib.request
+
+    body = json.dumps({"model": "0", "messages": [{"role": "user", "content": str(time.monotonic_ns())}]}).encode()
+    request = urllib.request.Request(f"{proxy.base}/chat/completions", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return str(answer.headers["x-guardproxy-upstream"])

@@ -1,4 +1,4 @@
-"""A person cuts a run whose answer is on the way: wherever it stands, it ends well-formed, paid for and within a second."""
+"""A person cuts a run whose answer is on the way: wherever it stands, it ends well, paid for and within a second."""
 
 from __future__ import annotations
 

@@ -53,6 +53,62 @@ async def test_one_is_kept_as_it_was_opened_and_opened_once(store: Store) -> Non
     assert await store.approvals.get("other", "a1") is None
 
 
+async def test_a_thread_waits_from_the_moment_on_at_which_a_person_is_asked(store: Store) -> None:
+    """Who holds the request may be killed before it can say so."""
+    agent = Agent(store, session="s", lease_ms=1_000)
+    await agent.begin()
+    await agent.settle()
+    agent.took()
+    view = await agent.begin()
+    now = view.now_ms
+    one = Approval("a1", ORG, view.session, view.thread, "delete_file", now, now + DAY, SEALED)
+    await store.approvals.open(ORG, one)
+    beside = await agent.begin()
+    assert (beside.paused, beside.paused_why, beside.approval) == ("approval", "delete_file", "a1")
+    assert [held.turn for held in await store.sweep(offset_ms=MINUTE)] == [view.turn]
+    agent.offset_ms = MINUTE
+    assert (await agent.begin()).paused == "approval"
+    await store.approvals.decide(ORG, "a1", "approve", "ann")
+    again = await agent.begin()
+    assert (again.paused, again.approval, again.approval_state, again.retry) == ("", "a1", "approved", True)
+    assert await store.approvals.claim(ORG, "a1", "token")
+    await agent.settle()
+    agent.took()
+    assert (await agent.begin()).approval == ""
+
+
+@pytest.mark.parametrize("verdict", ["approve", "deny"])
+async def test_an_approved_call_waits_until_a_turn_has_taken_it(store: Store, verdict: str) -> None:
+    """A turn may go on without it: it had begun before, or the store did not answer when it asked what to release."""
+    agent = Agent(store, session="s")
+    await asked(store, agent)
+    await store.approvals.decide(ORG, "a1", verdict, "ann")
+    assert (await agent.begin()).approval == "a1"
+    await agent.settle()
+    agent.took()
+    assert (await agent.begin()).approval == ("a1" if verdict == "approve" else "")
+    assert await store.approvals.claim(ORG, "a1", "token") is (verdict == "approve")
+    await agent.settle()
+    agent.took()
+    assert (await agent.begin()).approval == ""
+
+
+async def test_a_claim_is_given_back_by_who_has_it(store: Store) -> None:
+    agent = Agent(store, session="s")
+    await asked(store, agent)
+    assert not await store.approvals.unclaim(ORG, "unknown", "one")
+    await store.approvals.decide(ORG, "a1", "approve", "ann")
+    await agent.begin()
+    assert await store.approvals.claim(ORG, "a1", "one")
+    await agent.settle()
+    agent.took()
+    assert not await store.approvals.unclaim(ORG, "a1", "other")
+    assert not await store.approvals.claim(ORG, "a1", "other")
+    assert [await store.approvals.unclaim(ORG, "a1", "one") for _ in range(2)] == [True, False]
+    assert (await agent.begin()).approval == "a1"
+    assert await store.approvals.claim(ORG, "a1", "other")
+
+
 DECISIONS = [
     ("approve", "approved", True),
     ("deny", "denied", False),
@@ -215,6 +271,7 @@ async def test_after_the_decision_it_goes_on_and_is_told(
     await agent.settle("", "failed")
     view = await agent.begin()  # the client tries again: it is told again
     assert (view.retry, view.approval, view.approval_state) == (True, "a1", state)
+    assert await store.approvals.claim(ORG, "a1", "token") is released
     await agent.settle()
     agent.took()
     view = await agent.begin()

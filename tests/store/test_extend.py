@@ -29,6 +29,41 @@ async def test_tokens_and_money_are_held_again_and_the_turn_is_not(store: Store)
     await agent.settle(spent={"turns": 1, "tool_calls": 2, "cost_microusd": 170, "tokens": 9})
     found = [await used_held(store, where, what) for where, what in COUNTED]
     assert found == [(1, 0), (1, 0), (2, 0), (170, 0), (9, 0)]
+    known = await store.session_state(ORG, "s")  # the counters are as many as before
+    assert known is not None
+    assert (known.used["turns"], known.used["tool_calls"], known.used["cost_microusd"]) == (1, 2, 170)
+
+
+async def test_what_is_kept_of_the_session_stays_as_long_as_it_was(store: Store) -> None:
+    """Else it could not be read any more, and lines that come later would be counted in the wrong place."""
+    agent = Agent(store, session="s", lines=(*LINES, CALLS))
+    await agent.begin()
+    before = await store._client.command("GET", f"gp:{{{ORG}}}:s:s")
+    assert await extend(agent)
+    after = await store._client.command("GET", f"gp:{{{ORG}}}:s:s")
+    assert len(after) == len(before)
+    assert [one.session for one in await store.list_sessions(ORG, 5)] == ["s"]
+    agent.lines = (*agent.lines, Line("session", "output_tokens", 7))
+    await agent.settle(spent={"turns": 1, "cost_microusd": 170})
+    await agent.begin()
+    assert await used_held(store, "s:s", "output_tokens") == (0, 7)
+    assert await used_held(store, "s:s", "cost_microusd") == (170, 100)
+
+
+async def test_a_session_that_was_extended_can_be_read(store: Store) -> None:
+    """Its counters are as many as before: a further one, however small, and nobody can show or sweep the session."""
+    agent = Agent(store, session="s", lines=(*LINES, CALLS))
+    await agent.begin()
+    for spent in (170, 190):
+        assert await extend(agent)
+        known = await store.session_state(ORG, "s")
+        assert known is not None
+        assert set(known.used) == {"turns", "tool_calls", "cost_microusd"}
+        await agent.settle(spent={"turns": 1, "tool_calls": 2, "cost_microusd": spent})
+        await agent.begin()
+    known = await store.session_state(ORG, "s")
+    assert known is not None
+    assert known.used == {"turns": 2, "tool_calls": 4, "cost_microusd": 360}
 
 
 COUNTED = (
@@ -142,3 +177,19 @@ async def test_in_a_panic_there_is_room(store: Store) -> None:
     assert not await extend(agent)
     await store.panic(True)
     assert await extend(agent)
+
+
+async def test_the_session_is_as_readable_as_before(store: Store) -> None:
+    """Its counters are as many as their names: also for who asks by other lines later."""
+    agent = Agent(store, session="s", lines=(COST, CALLS))
+    await agent.begin()
+    assert [await extend(agent) for _ in range(3)] == [True] * 3
+    await agent.settle(spent={"cost_microusd": 170, "tool_calls": 2})
+    known = await store.session_state(ORG, "s")
+    assert known
+    assert known.used == {"cost_microusd": 170, "tool_calls": 2}
+    other = Agent(store, session="s", lines=(TURNS,))
+    await other.begin()
+    await other.settle(spent={"turns": 1})
+    assert await used_held(store, "s:s", "cost_microusd") == (170, 0)
+    assert await used_held(store, "s:s", "tool_calls") == (2, 0)

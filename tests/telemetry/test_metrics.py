@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from guardproxy.core.model import Decision, Flag, Line, Usage
 from guardproxy.telemetry import RunEnd, semconv
 from guardproxy.telemetry.metrics import BY_NAME, MAX_SERIES, MAX_VALUES, MAX_VALUES_ELSE, TABLE, Meter, RunMetrics
-from guardproxy.telemetry.report import Attempt, Objected, run_end
+from guardproxy.telemetry.report import Attempt, Objected, Server, run_end
 from tests.telemetry.reports import SECOND, cut, eventful, life, nudged, refused, step, turn, view
 
 OBSERVED = Decision("observe", rule="cycle", mode="observe", would="cut")
@@ -118,6 +118,14 @@ def test_a_failed_attempt_is_counted_by_its_duration_only():
     assert "gen_ai.client.token.usage" not in found
     assert "gen_ai.client.operation.time_to_first_chunk" not in found
     assert "guardproxy.tokens" not in found
+
+
+def test_attempts_at_several_upstreams_are_observed_by_their_address():
+    good = replace(turn(1).attempts[0], server=Server("b", "b.example", 443))
+    bad = replace(good, status=503, error_type="503", server=Server("a", "a.example", 443))
+    found = series(turn(1, attempts=(bad, good), server_address="b.example"))["gen_ai.client.operation.duration"]
+
+    assert sorted(labels[-2:] for labels in found) == [("a.example", "503"), ("b.example", "")]
 
 
 @pytest.mark.parametrize(("trips", "expected"), [((8.0,), 1), ((-1.0,), 0), ((), 0)])

@@ -11,7 +11,7 @@ from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.model import Decision, Kind, Line
 from guardproxy.telemetry import RunEnd, Telemetry
 from guardproxy.telemetry._ids import run_ids, sampled
-from guardproxy.telemetry.report import MOST_OBJECTED, Objected
+from guardproxy.telemetry.report import MOST_OBJECTED, Objected, Server
 from guardproxy.telemetry.semconv import SPAN_ATTRIBUTES
 from tests.telemetry.reports import (
     CALL,
@@ -279,6 +279,22 @@ async def test_a_failed_attempt_has_no_usage():
         1,
         2,
     )
+
+
+async def test_where_there_are_several_upstreams_an_attempt_says_which():
+    first, second = Server("a", "a.example", 443), Server("b", "10.0.0.1", 8080)
+    good = replace(turn(1).attempts[0], reason="failover", server=second)
+    bad = replace(good, status=503, error_type="503", calls=(), finish_reason="", reason="first", server=first)
+    away = replace(bad, status=0, error_type="upstream_unreachable")
+    spans = named(await sent([turn(1, attempts=(bad, away, good))]), "chat gpt-4o")
+    where = ("guardproxy.upstream.name", "server.address", "server.port", "http.response.status_code")
+    told = [tuple(attributes(span).get(key) for key in (*where, "guardproxy.attempt.reason")) for span in spans]
+
+    assert told == [
+        ("a", "a.example", 443, 503, "first"),
+        ("a", "a.example", 443, None, "first"),
+        ("b", "10.0.0.1", 8080, good.status, "failover"),
+    ]
 
 
 async def test_every_attempt_is_a_span_with_its_reason():

@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from guardproxy.errors import StoreError
+from guardproxy.http import outlet
 from guardproxy.store.redis import Store
-from tests.http.test_guarded import TOOLS, Agent, paired, then
+from tests.http.test_guarded import TOOLS, Agent, joined, paired, then
 from tests.http_store import counted, held
-from tests.live import Json, Said, live
+from tests.live import Got, Json, Live, Said, live
 
 FORBIDDEN = ("delete", "{}", "call_del000001")
 ALLOWED = ("read", '{"path":"c"}', "call_read00002")
@@ -76,8 +77,9 @@ async def test_a_second_attempt_that_fails(store: Store, name: str, stream: bool
         used = await counted(store, agent.session)
         assert used["s:turns"] == (1, 0)
         produced = stream and flowed > 0
-        assert used["s:output_tokens"][0] == 5 + (flowed // 4 + 1 if produced else 0)
-        assert (used["s:input_tokens"][0] > 10) is produced, "what failed before it brought anything costs nothing"
+        lost = name == "too late"  # it may have been made, and billed: so a whole one is charged as it was held
+        assert used["s:output_tokens"][0] == 5 + (flowed // 4 + 1 if produced else 4096 if lost and not stream else 0)
+        assert (used["s:input_tokens"][0] > 10) is (produced or lost), "what was refused costs nothing"
         agent.messages.append({"role": "user", "content": "go on"})
         await agent.turn()
         told = running.provider.got[-1].json["messages"]
@@ -163,8 +165,9 @@ async def test_usage_is_estimated_over_all_attempts(store: Store, stream: bool) 
 
 @BOTH
 async def test_several_choices_pass_unjudged_and_whole(store: Store, stream: bool) -> None:
-    async with live(store, policy=POLICY, tools=DENY) as running:
-        running.provider.script = then(Said(calls=[FORBIDDEN]))
+    """Where nothing is forbidden; where something is, `n` must be 1 (`test_preparing`)."""
+    async with live(store, policy={**POLICY, "arguments": {"mode": "enforce"}}) as running:
+        running.provider.script = then(Said(calls=[("nobody_has_it", "{", "call_x00000001")]))
         body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "n": 2, "stream": stream}
         body |= {"stream_options": {"include_usage": True}} if stream else {}
         answer = await running.post(body)
@@ -304,7 +307,7 @@ async def test_a_client_that_leaves(store: Store, name: str, caplog: pytest.LogC
         assert paired(running.provider.got[-1].json["messages"])
 
 
-async def gone(running: object, turn: asyncio.Task[object]) -> None:
+async def gone(running: Live, turn: asyncio.Task[object]) -> None:
     """The client of a turn leaves; its turn is over soon after."""
     turn.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -376,3 +379,68 @@ async def test_a_budget_without_room_for_another_attempt(store: Store, stream: b
         assert len(running.provider.got) == 2, "two holds fit, a third does not"
         assert "[guardproxy]" in agent.text
         assert await held(store) == {}
+
+
+@pytest.mark.parametrize("first", ["whole", "stream"])
+async def test_a_provider_that_answers_in_another_form_than_before(store: Store, first: str) -> None:
+    """A client that is streamed to is sent no body in the middle; the turn ends in our words, and is paid."""
+
+    def script(got: Got) -> Said:
+        again = len(got.json["messages"]) > 1
+        said = FIRST if not again else Said("Then I read.")
+        body = said.body() if again is (first == "stream") else b"".join(said.chunks(usage=True))
+        kind = "application/json" if again is (first == "stream") else "text/event-stream"
+        return Said(raw=body, headers={"Content-Type": kind})
+
+    async with live(store, policy=POLICY, tools=DENY) as running:
+        running.provider.script = script
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "stream": True}
+        answer = await running.post(body)
+        assert answer.status == 200
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        message = joined(answer.body)
+        assert message["content"].startswith("I clean up.\n\n")
+        assert "tool_calls" not in message
+        assert await held(store) == {}
+
+
+async def test_a_client_that_waits_for_another_attempt_is_told_so(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlet, "ALIVE_S", 0.1)
+    async with live(store, policy=POLICY, tools=DENY) as running:
+        running.provider.script = then(FIRST, Said("Then I read.", wait=asyncio.sleep(0.6)))
+        agent = Agent(running, stream=True)
+        answer = await agent.turn()
+        assert 2 <= answer.body.count(b": keep-alive\n\n") <= 6
+        assert agent.text == "I clean up.\n\nThen I read."
+
+
+@BOTH
+async def test_an_error_inside_the_second_answer_is_told_in_the_provider_s_words(store: Store, stream: bool) -> None:
+    """In a stream that has begun, as in one that nobody judges; a body that would be one ends in our words."""
+    async with live(store, policy=POLICY, tools=DENY) as running:
+        raw = b"data: " + ERROR + b"\n\n" if stream else ERROR
+        running.provider.script = then(FIRST, Said(raw=raw))
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "stream": stream}
+        session = {"x-guardproxy-session-id": "error inside"}
+        answer = await running.post(body, session)
+        assert answer.status == 200
+        assert (b"overloaded" in answer.body) is stream
+        assert (b"[guardproxy]" in answer.body) is not stream
+        assert b"delete" not in answer.body.replace(b"delete is forbidden", b"").replace(b"by delete", b"")
+        await running.proxy.quiet()
+        assert await held(store) == {}
+
+
+@BOTH
+async def test_calls_that_are_dropped_are_dropped_in_any_encoding(store: Store, stream: bool) -> None:
+    """A budget's last turn, of which the provider makes calls all the same, packed."""
+    policy = {"limits": {"session": {"output_tokens": 5000}}}
+    async with live(store, policy=policy) as running:
+        running.provider.script = then(packed(Said("I read.", calls=[ALLOWED]), stream=stream))
+        agent = Agent(running, stream=stream)
+        answer = await agent.turn()
+        assert (agent.executed, agent.text) == ([], "I read.")
+        assert "Content-Encoding" not in answer.headers
+        assert running.provider.got[0].json["tool_choice"] == "none"

