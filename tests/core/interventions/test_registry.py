@@ -16,6 +16,7 @@ EDITS = {
     "finalize": [AppendText, ForbidTools, DropCalls],
     "cut": [Reply],
     "deny": [Reject],
+    "pause": [Reply],
 }
 
 
