@@ -41,6 +41,7 @@ class TurnStore(Protocol):
     async def settle(self, closing: Closing) -> None: ...
     async def renew(self, org: str, token: str, lease_ms: int) -> None: ...
     async def extend(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> bool: ...
+    async def claim(self, org: str, name: str, ttl_ms: int) -> bool: ...
     @property
     def approvals(self) -> Approvals: ...
     @property
@@ -116,6 +117,10 @@ class Books:
             return await self._store.extend(opening.org, opening.token, lines, opening.offset_ms)
         except StoreError:
             return not self._closed
+
+    async def claim(self, org: str, name: str, ttl_ms: int) -> bool:
+        """Whether this is the first of all workers to ask: for what happens once. `StoreError` without it."""
+        return await self._store.claim(org, name, ttl_ms)
 
     @property
     def stays(self) -> Stays:

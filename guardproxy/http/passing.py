@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from guardproxy.http.upstream import Upstream
 
 
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that only look: lists of models and files."""
+
+
 async def forward(proxy: Proxy, request: web.BaseRequest, path: str, tenant: Tenant) -> web.StreamResponse:
     """The provider's answer to a route that guardproxy does not read. Neither body is held in memory."""
     route = path.partition("?")[0]
@@ -31,6 +35,9 @@ async def forward(proxy: Proxy, request: web.BaseRequest, path: str, tenant: Ten
         message = "WebSocket is not spoken here; use POST"
         return error_of(BadAsk(message, status=426, code="upgrade_required"))
     tenant.may_pass(request.method, route)
+    if request.method not in SAFE and proxy.policy.unmetered == "refuse" and proxy.budgets.meter(tenant):
+        message = f"{route} is not counted, and there are budgets here that it would pass by (policy.unmetered)"
+        return error_of(BadAsk(message, code="route_not_metered"))
     proxy.telemetry.count("passthrough", {"method": request.method}, 1)
     received, upstream = outward(proxy.tenancy, request.headers), proxy.upstream
     if proxy.upstreams is not None:

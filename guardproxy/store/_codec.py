@@ -15,6 +15,7 @@ import msgspec
 
 from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Opening, Spent, View
+from guardproxy.core.windows import is_rate
 from guardproxy.errors import StoreError
 
 SEPARATORS = "\x1e\x1f"
@@ -52,7 +53,10 @@ def _lines(
         letter = letter.upper() if clock else letter
         keys += [key] if letter == "w" else []
         names += encode(f"{letter}:{dimension}")
-        kinds += {"s": "t", "p": "q", "w": "v"}.get(letter, letter) if dimension == "turns" else letter
+        if key and is_rate(key):
+            kinds += "r"
+        else:
+            kinds += {"s": "t", "p": "q", "w": "v"}.get(letter, letter) if dimension == "turns" else letter
     return kinds, tuple(keys), names, _amounts(limits)
 
 
