@@ -62,9 +62,16 @@ def _who(budget: Budget, tenant: Tenant, model: str) -> str | None:
     if budget.scope == "org":
         return ""
     if budget.scope == "model":
-        return budget.match if fnmatchcase(model.lower(), budget.match.lower()) else None
+        return _of(budget, budget.match) if fnmatchcase(model.lower(), budget.match.lower()) else None
     who: str = {"team": tenant.team, "key": tenant.key, "user": tenant.user}[budget.scope]
-    return who if who and fnmatchcase(who, budget.match) else None
+    if not (who and fnmatchcase(who, budget.match)):
+        return None
+    return _of(budget, who) if budget.scope == "user" else who
+
+
+def _of(budget: Budget, name: str) -> str:
+    """A name that may be in several documents of an org, and is counted for each of them."""
+    return f"{budget.of}/{name}" if budget.of else name
 
 
 def lines(due: Sequence[Due], need: Need, *, enforce: bool) -> tuple[Line, ...]:

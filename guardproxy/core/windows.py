@@ -63,7 +63,8 @@ class Budget:
     """What may be spent in a window, by whom. `limit` in the unit counted, `soft`: percentages that are only said.
 
     `match`: globs of names. Each team, key or user that matches has counters of its own; models that match one glob
-    are counted together, since their names come from clients.
+    are counted together, since their names come from clients. `of`: whose document it is in, "" = the org's own; what
+    users and models spend counts there alone.
     """
 
     scope: str  # see SCOPES
@@ -73,6 +74,7 @@ class Budget:
     timezone: str = "UTC"
     soft: tuple[int, ...] = ()
     match: str = "*"
+    of: str = ""
 
 
 class Window(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -63,9 +63,14 @@ class Budgets:
         """A crossing that could not be told is one that is still to come."""
         self._crossings.pop(window, None)
 
-    def meter(self, tenant: Tenant) -> bool:
-        """Whether what a tenant does must be counted: then no route may be used that is not."""
-        return bool((self._common and tenant.org == self._org) or tenant.budgets)
+    def meter(self, tenant: Tenant, but: Container[str] = ()) -> bool:
+        """Whether a tenant has budgets, of other dimensions than those: what they limit must be counted.
+
+        So is what certain models may do, where the model is not known.
+        """
+        common = self._common if tenant.org == self._org else ()
+        found = (*common, *tenant.budgets)
+        return any(one.dimension not in but or (one.scope == "model" and one.match != "*") for one in found)
 
 
 def need(turn: Turn) -> Need:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
-from guardproxy.core import advice, denial, session
+from guardproxy.core import denial, session
+from guardproxy.core.advice import limits
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.edit import AppendText
 from guardproxy.core.interventions._context import append
@@ -56,7 +58,7 @@ def _advice(turn: Turn, one: Crossed) -> tuple[AppendText, ...]:
         return ()
     if not turn.ask.tools and all(step.kind is not Kind.CALL for step in session.trail(view).steps):
         return ()
-    made = append(turn.ask, advice.nearly_spent(turn.language, one.percent, _named(one)))
+    made = append(turn.ask, limits.nearly_spent(turn.language, one.percent, _named(one)))
     told = {edit.text for edit in turn.put_back if isinstance(edit, AppendText)}
     return tuple(edit for edit in made if edit.text not in told)
 
@@ -83,7 +85,7 @@ async def _once(turn: Turn, one: Crossed, window: str) -> None:
     line = next(spent.line for spent in turn.seen.spent if spent.line.key == one.due.key)
     data = {
         "scope": budget.scope,
-        "name": window.split(":")[2],
+        "name": unquote(window.split(":")[2]),
         "kind": row.setting,
         "window": kind_of(one.due.key),
         "percent": one.percent,

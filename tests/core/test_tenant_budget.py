@@ -42,10 +42,15 @@ WHOSE = [
     (cost("model", "gpt-5*"), ["t:model:gpt-5*"]),
     (cost("model", "GPT-5*"), ["t:model:GPT-5*"]),
     (cost("model", "gpt-4*"), []),
+    (cost("team", of="team:red"), ["t:team:red"]),
+    (cost("key", of="key:k1"), ["t:key:k1"]),
+    (cost("user", of="team:red"), ["t:user:team%3Ared%2Fann"]),
+    (cost("user", "bob", of="team:red"), []),
+    (cost("model", "gpt-5*", of="key:k1"), ["t:model:key%3Ak1%2Fgpt-5*"]),
 ]
 
 
-@pytest.mark.parametrize(("budget", "expected"), WHOSE, ids=[f"{b.scope} {b.match}" for b, _ in WHOSE])
+@pytest.mark.parametrize(("budget", "expected"), WHOSE, ids=[f"{b.scope} {b.match} {b.of}" for b, _ in WHOSE])
 def test_whose_counters(budget: Budget, expected: list[str]) -> None:
     assert names(budget) == expected
 

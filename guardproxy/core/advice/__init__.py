@@ -112,18 +112,6 @@ def summary(language: str, decision: Decision, progress: Progress) -> str:
     return "\n".join(lines)
 
 
-def rate_reached(language: str, decision: Decision) -> str:
-    """The error of a request that comes too soon after others."""
-    words = LANGUAGES[language]
-    return _lines(words.RATE, words.WHY.format(reason=_quoted(decision.reason), rule=decision.rule))
-
-
-def nearly_spent(language: str, percent: int, budget: str) -> str:
-    """The one line that a run is told when a soft limit is passed. `budget`: whose, of what, in which window."""
-    words = LANGUAGES[language]
-    return _note(words, words.SOFT.format(percent=percent, budget=_quoted(budget)))
-
-
 def refusal(language: str, rule: str, facts: Facts, period: int = 1) -> str:
     """What a model gets as the result of a call that was refused because it belongs to a loop.
 

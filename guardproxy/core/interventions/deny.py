@@ -7,6 +7,7 @@ the second retry layers repeat it (`clients`, surprise 2). A rate is 429 `rate_l
 from __future__ import annotations
 
 from guardproxy.core import advice
+from guardproxy.core.advice import limits
 from guardproxy.core.edit import Edit, Reject
 from guardproxy.core.interventions._context import Context, progress
 from guardproxy.core.model import Ask, Decision, Rung
@@ -18,6 +19,6 @@ BUSY = 429
 def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...]:
     """The error, which says which limit, how much is used, and what was found."""
     if decision.rung is not Rung.CUT:  # a rate: the run goes on in a moment
-        return (Reject(BUSY, "rate_limit_exceeded", advice.rate_reached(context.language, decision)),)
+        return (Reject(BUSY, "rate_limit_exceeded", limits.rate_reached(context.language, decision)),)
     text = advice.summary(context.language, decision, progress(ask, decision))
     return (Reject(context.deny_status, "budget_exceeded", text),)
