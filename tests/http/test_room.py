@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -12,11 +13,15 @@ from aiohttp import web
 from multidict import CIMultiDictProxy
 
 from guardproxy.core.tenant import Tenant
+from guardproxy.core.windows import Budget
 from guardproxy.errors import StoreError
+from guardproxy.http.keyring import Keyring, Made
 from guardproxy.http.tenancy import TENANT
+from guardproxy.secrets import derive
 from guardproxy.store.redis import Store
+from guardproxy.store.registry import Org, Team
 from tests.http_store import PREFIX
-from tests.live import Answer, Got, Json, Live, Said, live, unique
+from tests.live import SECRET, Answer, Got, Json, Live, Said, live, unique
 
 PRICES = {"models": {"*": {"input": 10, "output": 100}}}
 USED = {"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150}
@@ -410,3 +415,50 @@ async def test_a_question_that_is_asked_again_holds_of_the_tenant_too_and_is_one
             assert answer.status == 200
             assert len(running.provider.got) == sent
             assert await counters(store) == {"t:org: output_tokens": (50 * sent, 0), "t:org: requests": (1, 0)}
+
+
+# ------------------------------------------------------------------------------------------- budgets of the registry
+
+
+async def test_org_team_key_user_and_model_are_held_to_what_their_documents_say(store: Store) -> None:
+    """One step over all of them; a change holds within two seconds; another org has counters of its own."""
+    ring = Keyring(store.registry, derive(SECRET).key_hash, "a test")
+    for org in ("acme", "other"):
+        await store.registry.put(Org(org, budgets=(Budget("org", "requests", "total", 9),)))
+    team = await store.registry.put(Team("acme", "web", budgets=(Budget("user", "requests", "total", 3),)))
+    one, two = [await ring.make_key("acme", "web", user_header="x-user") for _ in range(2)]
+    models = (Budget("model", "requests", "total", 2, match="gpt-*"), Budget("key", "requests", "total", 4))
+    await store.registry.put(replace(one.key, budgets=models))
+    outside = await ring.make_key("other")
+    file = [budget("org", "requests", 1, "total")]
+    async with live(store, auth="keys", upstream={"api_key": "sk-provider"}, budgets=file) as running:
+
+        async def say(made: Made, user: str = "", model: str = "m") -> str:
+            headers = {"Authorization": f"Bearer {made.secret}", **({"x-user": user} if user else {})}
+            answer = await ask(running, headers=headers, model=model)
+            if answer.status == 200:
+                return ""
+            found: str = answer.json["error"]["budget"]["scope"]
+            return found
+
+        assert [await say(one, "ann") for _ in range(2)] == ["", ""]
+        assert [await say(one, "bob", "gpt-5") for _ in range(3)] == ["", "", "model"]
+        assert await say(one, "ann") == "key"
+        assert [await say(two, "ann", "gpt-5") for _ in range(2)] == ["", "user"]
+        assert [await say(two) for _ in range(5)] == ["", "", "", "", "org"]
+        assert [await say(outside) for _ in range(10)] == [""] * 9 + ["org"]
+        assert await counters(store) == {}  # of the default org, whose file has a limit
+        acme = await store._client.command("KEYS", "gp:[{]acme}:w:*")
+        assert {key.decode().partition(":w:")[2] for key in acme} == {
+            "t:org:",
+            f"t:key:{one.key.id}",
+            f"t:model:key%3A{one.key.id}%2Fgpt-*",
+            "t:user:team%3Aweb%2Fann",
+            "t:user:team%3Aweb%2Fbob",
+        }
+        await store.registry.put(Org("acme", budgets=(Budget("org", "requests", "total", 10),)))
+        await store.registry.put(replace(team, budgets=()))
+        async with asyncio.timeout(3):
+            while await say(two, "ann"):
+                await asyncio.sleep(0.1)
+        assert await say(two, "ann") == "org"
