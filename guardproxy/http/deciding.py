@@ -81,7 +81,7 @@ def texts(calls: int, objections: Sequence[Objection]) -> list[str]:
 def finalize(turn: Turn) -> tuple[str, DropCalls]:
     """The request for an answer without calls, and what stands in its place if there is none."""
     turn.decision = replace(turn.decision, action="finalize", rung=Rung.FINALIZE)
-    context = Context(turn.seen, turn.language, preparing.put_back_texts(turn), where(turn))
+    context = Context(turn.seen, turn.language, preparing.put_back_texts(turn), where=where(turn))
     edits = interventions.carry_out(turn.decision, turn.surface.widen(turn.ask), context)
     text = next((one.text.strip() for one in edits if isinstance(one, AppendText)), "")
     drop = next((one for one in edits if isinstance(one, DropCalls)), DropCalls(summary(turn)))

@@ -178,7 +178,7 @@ def _records(raw: Sequence[bytes]) -> list[TurnRecord]:
 
 def _refused(records: Sequence[TurnRecord]) -> TurnRecord | None:
     """The newest record, if a limit refused that request."""
-    return records[-1] if records and records[-1]["action"] == "deny" else None
+    return records[-1] if records and records[-1]["outcome"] == "denied" else None
 
 
 def _opens(what: str) -> bool:

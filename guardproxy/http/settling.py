@@ -7,9 +7,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from guardproxy.core.model import Rung
 from guardproxy.core.view import Closing
 from guardproxy.errors import GuardError, StoreError
-from guardproxy.http import closing, reporting
+from guardproxy.http import closing, reporting, soft_limits
 from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
@@ -36,12 +37,14 @@ def _settle(turn: Turn) -> None:
     if not view.admitted or view.closed:
         if (by := closing.paused_by(turn)) and not view.closed:
             proxy.spawn(_pause(turn, by))  # nothing was held, so there is nothing to settle it with
-        if turn.decision.refused is not None and not view.degraded:
+        if turn.decision.refused is not None and turn.decision.rung is Rung.CUT and not view.degraded:
             once = f"{view.thread}:{view.turn}:{turn.decision.rule}:{turn.decision.count}"
             proxy.spawn(proxy.books.note(turn.opening.org, view.session, record_of(report), once))
         proxy.done(turn)
         return
     told = closing.closing_of(turn, view, report)
+    if turn.dues:
+        soft_limits.settled(turn, told.spent)
     if told.close or told.pause:
         kind = "run.cut" if told.close else "run.paused"
         data = {"rule": turn.decision.rule, "reason": turn.decision.reason, "turn": view.turn, "thread": view.thread}

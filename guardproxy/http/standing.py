@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from guardproxy.core import commands
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.scoped_exemption import moment
@@ -12,6 +14,9 @@ from guardproxy.store.redis import Store
 
 AGENT = 8
 """Digits of an agent's digest that are shown: enough to tell one's agents apart."""
+
+TENANT = re.compile(r"limit \w+ \((?!span|session)")
+"""Begins the reason of a limit that is not the run's."""
 
 
 def name(run: Run) -> str:
@@ -81,8 +86,8 @@ async def standing(store: Store, org: str, session: str, where: str = "") -> lis
 def _goes_on(run: Run, where: str) -> str:
     """The command that lets a run go on; "" where it goes on by itself."""
     known, limit = run.known, run.limit
-    if limit:
-        return commands.extend(known.session, limit["rule"], where)
+    if limit:  # of the run, not of whose it is: that is for whoever governs those
+        return "" if TENANT.match(limit["reason"]) else commands.extend(known.session, limit["rule"], where)
     if known.state not in ("paused", "need_human", "closed"):
         return ""
     if known.by == "approval":  # why: its id and the tool

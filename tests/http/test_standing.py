@@ -28,6 +28,7 @@ WAYS: dict[str, tuple[dict[str, str], tuple[Any, ...], int, str]] = {
     "closed by a limit": ({"state": "closed", "by": "budget.turns"}, (), 0, "sessions extend s --turns N"),
     "closed by a person": ({"state": "closed", "by": "ann", "closed": "operator"}, (), 0, "sessions reset s"),
     "refused by a limit": ({}, (DENIED,), 0, "sessions extend s --turns N"),
+    "refused by a team's": ({}, ({**DENIED, "reason": "limit cost_usd (team) of $5 a day: $5 used"},), 0, ""),
     "given more since": ({}, (DENIED,), 6, ""),
 }  # fmt: skip
 

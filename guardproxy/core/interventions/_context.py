@@ -16,7 +16,7 @@ from guardproxy.core.view import View
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`put_back`: earlier advice that stands in this request again. `language`: en or zh.
+    """`put_back`: earlier advice that stands in this request again. `language`: en or zh. `deny_status`: HTTP.
 
     `where`: options with which commands reach the store of this proxy.
     """
@@ -24,6 +24,7 @@ class Context:
     view: View
     language: str
     put_back: tuple[AppendText, ...] = ()
+    deny_status: int = 400
     where: str = ""
 
 
