@@ -238,7 +238,7 @@ def _changed(key: Key, fields: Mapping[str, Any], now_ms: int) -> Key:
         made["expires_ms"] = _expiry(given["expires"], now_ms)
     for name in ("name", "policy"):
         if name in given:
-            made[name] = _no_secret(name, people.line(name, given[name], LONGEST_NAME))
+            made[name] = people.line(name, _no_secret(name, given[name]), LONGEST_NAME)
     if "user_header" in given:
         made["user_header"] = _header(given["user_header"])
     if "enabled" in given:
