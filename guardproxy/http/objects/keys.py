@@ -122,7 +122,9 @@ def _told(call: Call, what: str, one: registry.Key, before: registry.Key | None 
     diff = changed(_noted(one if gone else before), _noted(None if gone else one))
     entry = call.actor.did(f"key.{what}", one.id, org=one.org, why=call.why(), diff=diff)
     body = NewKey.model_validate(_facts(one) | {"secret": secret}) if secret else _shown(one)
-    return Told(body, status=201 if what == "create" else 200, etag="" if gone else one.etag, entry=entry)
+    return Told(
+        body, status=201 if what == "create" else 200, etag="" if gone else one.etag, entry=entry if diff else None
+    )
 
 
 async def _own(call: Call) -> str:

@@ -47,7 +47,7 @@ def _told(call: Call, what: str, one: registry.Team, before: registry.Team | Non
     gone = what == "delete"
     diff = changed(_facts(one if gone else before), _facts(None if gone else one))
     entry = call.actor.did(f"team.{what}", one.name, org=one.org, why=call.why(), diff=diff)
-    return Told(_shown(one), status=status, etag="" if gone else one.etag, entry=entry)
+    return Told(_shown(one), status=status, etag="" if gone else one.etag, entry=entry if diff else None)
 
 
 async def _list(call: Call) -> Told:

@@ -140,6 +140,13 @@ async def test_two_owners_at_once(api: Api) -> None:
     assert told == ["enabled", "expires_ms", "models", "policy", "user_header"]
 
 
+async def test_what_changes_nothing_is_not_written_down(api: Api) -> None:
+    made = await api.ask("POST", "/keys", {"name": "ci"})
+    got = await api.ask("PATCH", f"/keys/{made.body['id']}", {"name": "ci", "enabled": True, "models": None})
+    assert (got.status, got.headers["ETag"]) == (200, made.headers["ETag"])
+    assert await api.entries(what="key.update") == []
+
+
 async def test_ten_rotations_at_once(api: Api) -> None:
     """Every secret that was answered is one of the key's, as many as it may have; none is of nobody."""
     made = await api.ask("POST", "/keys", {})
