@@ -12,6 +12,7 @@ from fnmatch import translate
 from functools import lru_cache
 
 from guardproxy.core.model import value
+from guardproxy.core.windows import Budget
 from guardproxy.errors import BadAsk
 
 DEFAULT_ORG = "default"
@@ -22,22 +23,6 @@ LISTING = ("/v1/models", "/v1/models/*")
 
 SEPARATOR = ":"
 """Stands between the id of a key, which has none, and what a client calls its session."""
-
-
-@value
-class Budget:
-    """What a scope (org, team, key, user, model) may spend of a dimension in a window (minute … month, total).
-
-    `limit` is in the unit counted; `soft` are percentages of it at which people are warned; `match` is a glob of names.
-    """
-
-    scope: str
-    dimension: str
-    window: str
-    limit: int
-    timezone: str = "UTC"
-    soft: tuple[int, ...] = ()
-    match: str = "*"
 
 
 @value

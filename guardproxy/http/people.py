@@ -22,7 +22,7 @@ ANSWER = 32_000
 MOST = 10**12
 """The most that a limit is raised by at once, in the unit of its setting: more is a slip of the finger."""
 
-EXTENDABLE = {row.setting: row for row in DIMENSIONS.values() if not row.judged}
+EXTENDABLE = {row.setting: row for row in DIMENSIONS.values() if not (row.judged or row.tenants)}
 """Limits of a session that a person may raise, by their names in the configuration (`policy.limits`)."""
 
 

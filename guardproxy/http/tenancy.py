@@ -215,7 +215,11 @@ def judged(found: Found, digest: str, now_s: float) -> _Known:
         policy=key.policy,
         models=key.models,
         upstreams=key.upstreams,
-        budgets=(*(org.budgets if org else ()), *(team.budgets if team else ()), *key.budgets),
+        budgets=(
+            *(org.budgets if org else ()),
+            *(replace(one, of=f"team:{key.team}") for one in (team.budgets if team else ())),
+            *(replace(one, of=f"key:{key.id}") for one in key.budgets),
+        ),
         routes=key.routes,
     )
     return _Known(now_s, until_s, tenant, key.user_header)
