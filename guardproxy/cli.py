@@ -64,8 +64,8 @@ def _parser() -> argparse.ArgumentParser:
         group.add(commands, _reaching, _add_config)
     panic = _command(commands, "panic", _panic, "switch every intervention off (or on again) in a running proxy")
     panic.add_argument("state", choices=("on", "off", "show"), help="on: nothing intervenes any more")
-    panic.add_argument("--config", type=Path, metavar="FILE", help="the proxy's: its admin listener is asked")
-    panic.add_argument("--admin", metavar="URL", help="the admin listener (default: of FILE, else 127.0.0.1:8788)")
+    _add_config(panic)
+    panic.add_argument("--admin", metavar="URL", help="the proxy's admin listener; default: of FILE or DIR")
     return parser
 
 
@@ -241,7 +241,7 @@ def _panic(given: argparse.Namespace) -> int:
     from guardproxy.http import client, panic  # noqa: PLC0415 - heavy
 
     wanted = {"on": True, "off": False, "show": None}[given.state]
-    admin = given.admin or panic.listener(_reaching(given).admin)
+    admin = given.admin or panic.listener(_reaching(given))
     on, pending = panic.switch(admin, wanted, os.environ.get(client.VARIABLE, "").strip())
     print("panic is on: nothing intervenes" if on else "panic is off: interventions as configured")
     if pending:

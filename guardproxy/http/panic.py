@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardproxy.errors import GuardError
-from guardproxy.http import client
+from guardproxy.http import client, whereabouts
 
 if TYPE_CHECKING:
-    from guardproxy._settings import Admin
+    from guardproxy.config import Config
 
 
-def listener(admin: Admin) -> str:
-    """Where the admin listener of a configuration is, for who asks from the same machine."""
+def listener(config: Config) -> str:
+    """Where the admin listener of a configuration is, for who asks from the same machine: of the proxy that runs under
+    it, else where one would be.
+    """
+    if found := whereabouts.find(config):
+        return found
+    admin = config.admin
     scheme = "https" if admin.tls.cert else "http"
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(admin.host, admin.host)  # noqa: S104 - compared, not bound
     return f"{scheme}://{f'[{host}]' if ':' in host.strip('[') else host}:{admin.port}"
