@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from guardproxy.core.budget import duration
 from guardproxy.core.model import Call
 from guardproxy.core.scoped_exemption import moment
 from guardproxy.core.tool_rules import ToolRule, first
 from guardproxy.errors import BadAsk, GuardError
 from guardproxy.http import people
 from guardproxy.http.sealed import EDITED, Held, Sealer
-from guardproxy.http.terminal import duration, visible
+from guardproxy.http.terminal import visible
 from guardproxy.store.approvals import STATES, Approval
 from guardproxy.store.audit import Entry
 from guardproxy.store.redis import Store

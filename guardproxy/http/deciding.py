@@ -18,7 +18,7 @@ from guardproxy.core.refusal import worst
 from guardproxy.core.tenant import DEFAULT_ORG
 from guardproxy.http import preparing
 
-__all__ = ["closed", "finalize", "judged", "note", "refused", "summary", "texts", "where", "worst"]
+__all__ = ["closed", "finalize", "judged", "note", "refused", "summary", "texts", "where", "worst", "written"]
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
@@ -60,6 +60,22 @@ def note(turn: Turn, found: Sequence[Objection], calls: Sequence[Call]) -> None:
     for one in found:
         if one.mode != "enforce" and one.subject == NO_FP:  # of a loop the request's side has spoken, as in `replay`
             turn.decision = refusal.observed(turn.decision, one)
+
+
+def written(turn: Turn) -> None:
+    """Report the calls in an answer's text that a rule of `tools` speaks of. Nothing holds them: the agent reads the
+    text that the client is given, and text flows.
+    """
+    calls, done = turn.outcome.written, turn.outcome
+    if turn.inspection is None or turn.seen.panic or any(call in calls for _, call, _ in done.objected):
+        return
+    for one in turn.inspection.judge(calls):
+        if one.rule.startswith("tools."):
+            seen = replace(
+                one, mode="observe", reason=f"{one.reason}; it stands in the answer's text, which is not held"
+            )
+            done.objected += ((seen, calls[one.position], len(done.earlier) + 1),)
+            turn.decision = refusal.observed(turn.decision, seen)
 
 
 def refused(turn: Turn, objection: Objection, *, asked: int = 0, alone: bool = False) -> str:

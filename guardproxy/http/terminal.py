@@ -40,19 +40,6 @@ def visible(text: str, width: int = 0) -> str:
     return f"{shown}… (+{rest:,} characters)" if rest > 0 else shown
 
 
-def duration(seconds: float) -> str:
-    """A stretch of time in its two largest units: `2 d 3 h`, `23 h 59 min`, `40 s`."""
-    left = round(seconds)
-    parts: list[str] = []
-    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
-        count, left = divmod(left, size)
-        if count or parts:
-            parts.append(f"{count} {unit}" if count else "")
-        if len(parts) == 2:
-            break
-    return " ".join(part for part in parts if part) or "0 s"
-
-
 def keep(file: Path, raw: bytes) -> None:
     """Write a conversation, for its owner's eyes only. ConfigError where that cannot be done."""
     try:

@@ -29,11 +29,11 @@ def show(config: Config, org: str, session: str, where: str = "") -> None:
 
     `where`: options with which commands reach its store.
     """
-    sealer = _sealer(config)
 
     async def work(store: Store) -> tuple[list[TurnRecord], list[tuple[int, str]], list[str]]:
         records = await read(store, org, session)
-        return records, await _people(store, org, session, sealer), await standing(store, org, session, where)
+        people = await _people(store, org, session, _sealer(config))  # there is a store, and so a secret
+        return records, people, await standing(store, org, session, where)
 
     records, people, stands = reach.ask(config, work)
     console = Console(markup=False, highlight=False)

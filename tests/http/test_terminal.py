@@ -25,22 +25,6 @@ def test_visible(text: str, width: int, shown: str) -> None:
     assert terminal.visible(text, width) == shown
 
 
-@pytest.mark.parametrize(
-    ("seconds", "told"),
-    [
-        (0, "0 s"),
-        (39.6, "40 s"),
-        (60, "1 min"),
-        (3599, "59 min 59 s"),
-        (86_399, "23 h 59 min"),
-        (3605, "1 h"),
-        (1e6, "11 d 13 h"),
-    ],
-)
-def test_duration(seconds: float, told: str) -> None:
-    assert terminal.duration(seconds) == told
-
-
 def test_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.show(("id", "wants"), [("a1", "[red]x[/red]"), ("b22", "y")], "nothing")
 

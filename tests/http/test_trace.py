@@ -66,6 +66,46 @@ def config() -> object:
         yield found
 
 
+WRITTEN: Json = {"tools": {"deny": [{"tool": "drop", "reason": "never"}], "approval": ["send_*"]}}
+REACT = "Write Thought, then Action: tool[input]. You are then given the Observation. End with Final Answer:"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_a_call_in_a_text_is_reported_and_not_held(stream: bool) -> None:
+    """A rule for calls cannot hold what stands in the text that the client is given; who looks is told so.
+
+    Only of what a rule speaks of, and of agents, not of people who talk about such a call.
+    """
+    said = {"drop": "Thought: so.\nAction: drop[all]", "send": "Thought: so.\nAction: send_mail[ann]",
+            "look": "Thought: so.\nAction: look[all]"}  # fmt: skip
+    with embedded.scratch() as running:
+        store = await Store.connect(socket_path=running.socket_path, timeout_ms=5000)
+        async with live(store, **WRITTEN) as proxy:
+            proxy.settled = True
+            for name, text in {**said, "talk": said["drop"]}.items():
+                proxy.provider.script = lambda _got, text=text: Said(text)
+                system = "You help." if name == "talk" else REACT
+                history = [{"role": "system", "content": system}, {"role": "user", "content": "tidy up"}]
+                body = {"model": "m", "messages": history, "stream": stream}
+                answer = await proxy.post(body, {"x-guardproxy-session-id": name})
+                assert answer.status == 200
+                assert text.encode()[-6:] in answer.body
+        told = {}
+        for name in (*said, "talk"):
+            (record,) = await trace.read(store, ORG, name)
+            told[name] = (record["action"], record["would"], record["rule"])
+            if name == "drop":
+                assert record["reason"] == (
+                    "drop is forbidden by drop: never; it stands in the answer's text, which is not held")  # fmt: skip
+        await store.close()
+    assert told == {
+        "drop": ("observe", "refuse", "tools.deny"),
+        "send": ("observe", "pause", "tools.approval"),
+        "look": ("pass", "", ""),
+        "talk": ("pass", "", ""),
+    }
+
+
 def shown(config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, **env: str) -> list[str]:
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.delenv("COLUMNS", raising=False)
