@@ -784,3 +784,28 @@ def test_a_command_does_without_the_provider_s_key(name: str, tmp_path: Path) ->
     else:
         with pytest.raises(ConfigError):
             config.load(file, {}, needed=NEEDED)
+
+
+def _written(value: object) -> object:
+    """A part of the configuration as somebody would write it into a file; what is absent by default is left out."""
+    if isinstance(value, Triple):
+        return [value.nudge, value.firm, value.cut]
+    if isinstance(value, tuple):
+        return [_written(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _written(one) for name, one in value.items() if one is not None}
+    return (
+        _written({name: getattr(value, name) for name in type(value).model_fields})
+        if hasattr(value, "model_fields")
+        else value
+    )
+
+
+def test_every_default_can_be_written_out() -> None:
+    """Whoever writes a default into the file, to change the line beside it, is not refused."""
+    plain = config.build({})
+    again = config.build(_written(plain))  # type: ignore[arg-type]
+
+    assert again.policy_value() == plain.policy_value()
+    assert again.rules_value() == plain.rules_value()
+    assert again.price_table() == plain.price_table()
