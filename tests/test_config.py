@@ -794,11 +794,8 @@ def _written(value: object) -> object:
         return [_written(one) for one in value]
     if isinstance(value, dict):
         return {name: _written(one) for name, one in value.items() if one is not None}
-    return (
-        _written({name: getattr(value, name) for name in type(value).model_fields})
-        if hasattr(value, "model_fields")
-        else value
-    )
+    kept = getattr(type(value), "model_fields", None)
+    return value if kept is None else _written({name: getattr(value, name) for name in kept})
 
 
 def test_every_default_can_be_written_out() -> None:

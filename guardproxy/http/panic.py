@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardproxy.errors import GuardError
-from guardproxy.http import client, whereabouts
+from guardproxy.http import client, greeting, whereabouts
 
 if TYPE_CHECKING:
     from guardproxy.config import Config
@@ -19,8 +19,7 @@ def listener(config: Config) -> str:
         return found
     admin = config.admin
     scheme = "https" if admin.tls.cert else "http"
-    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(admin.host, admin.host)  # noqa: S104 - compared, not bound
-    return f"{scheme}://{f'[{host}]' if ':' in host.strip('[') else host}:{admin.port}"
+    return f"{scheme}://{greeting.shown(admin.host)}:{admin.port}"
 
 
 def switch(admin: str, on: bool | None, token: str = "") -> tuple[bool, bool]:  # noqa: FBT001 - a switch
