@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from guardproxy.core import completion
 from guardproxy.core.budget import DIMENSIONS, Limit, duration
 from guardproxy.core.policy import Policy
-from guardproxy.core.tool_rules import ToolRule
 
 if TYPE_CHECKING:
     from guardproxy.config import Config
@@ -50,7 +49,7 @@ def _calls(policy: Policy) -> Iterator[str]:
         ("final", tools.final, ""),
     ):
         if rules:
-            yield f"tools.{name}: {', '.join(map(_rule, rules))}{f' ({mode})' if mode else ''}"
+            yield f"tools.{name}: {', '.join(rule.label for rule in rules)}{f' ({mode})' if mode else ''}"
     if tools.deny or tools.approval or tools.human:
         yield WRITTEN
     if tools.deadlines:
@@ -104,12 +103,6 @@ def _mode(settings: object) -> str:
 
 def _on(settings: object) -> bool:
     return _mode(settings) != "off"
-
-
-def _rule(rule: ToolRule) -> str:
-    parts: Mapping[str, str] = {**rule.args, **({"paths": " ".join(rule.paths)} if rule.paths else {})}
-    told = ", ".join(f"{name}={glob}" for name, glob in parts.items())
-    return f"{rule.tool}({told})" if told else rule.tool
 
 
 def _origin(url: str) -> str:

@@ -61,7 +61,7 @@ def ask(config: Config, work: Callable[[Store], Awaitable[T]], *, fresh: bool = 
         try:
             return asyncio.run(_ask(config, path, work))
         except GuardError as error:
-            if error.status != 404:
+            if error.code != "not_found":
                 raise
             told = f"{error.message} ({store_of(config)} was asked; {ELSEWHERE})"
             raise GuardError(told, status=error.status, code=error.code, param=error.param) from error

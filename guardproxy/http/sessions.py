@@ -135,7 +135,9 @@ class Runs:
         session = (await self.shown(session)).known.session
         found = await self._store.checkpoints.get(self._org, session)
         if found is None:
-            told = f"session {visible(session)} has no checkpoint; they are kept where checkpoints are switched on"
+            told = (
+                f"session {visible(session)} has no checkpoint; they are kept where policy.checkpoints.enabled is true"
+            )
             raise GuardError(told, status=404, code="no_checkpoint")
         generation, sealed, at_ms = found
         messages = self._sealer.open(CHECKPOINT, session, sealed)

@@ -33,7 +33,8 @@ def row(run: Run) -> tuple[str, ...]:
     known = run.known
     cost = DIMENSIONS["cost_microusd"].show(known.used.get("cost_microusd", 0))
     told = (run.outcome or "–", str(known.turn), cost, run.agent[:AGENT] or "–", run.rule or "–")
-    return (visible(known.session), _state(run), *told, moment(known.at_ms))
+    state = _state(run) if known.by != "approval" else f"{known.state} by approval"  # its id: see `approvals list`
+    return (visible(known.session), state, *told, moment(known.at_ms))
 
 
 def _state(run: Run) -> str:
@@ -47,10 +48,10 @@ def _state(run: Run) -> str:
 def paragraphs(run: Run, where: str = "") -> list[str]:
     """All that is to know of one, a fact a line, then its history. `where`: options with which commands reach it."""
     known, limit = run.known, run.limit
-    _, state, outcome, turns, _, _, rule, last = row(run)
+    _, _, outcome, turns, _, _, rule, last = row(run)
     facts = {
         "session": visible(known.session),
-        "state": state,
+        "state": _state(run),
         "outcome": outcome,
         "why": f"{visible(limit['reason'])} (rule: {limit['rule']})" if limit else "",
         "to go on": _goes_on(run, where),

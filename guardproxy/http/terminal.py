@@ -53,8 +53,9 @@ def keep(file: Path, raw: bytes) -> None:
 def show(heads: Sequence[str], rows: Iterable[Sequence[str]], none: str) -> None:
     """Print a table, or `none` where it has no row."""
     table = Table(*heads, box=None, pad_edge=False)
-    for column in table.columns:
+    for number, column in enumerate(table.columns):
         column.overflow = "fold"
+        column.no_wrap = number == 0  # what is copied from there
     for row in rows:
         table.add_row(*row)
     console = Console(markup=False, highlight=False)

@@ -35,7 +35,7 @@ class Session(Model):
     closed_by_rule: str | None
     outcome: str | None
     turns: int
-    used: dict[str, float]
+    used: dict[str, int | float]
     agent: Annotated[str | None, Field(description="A digest of its instructions")]
     last_rule: str | None
     threads: list[str]
