@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 HEADER = "x-guardproxy-policy"
 """In which a client names a policy that is to hold for its request."""
 
+AGENT = "x-guardproxy-agent"
+"""In which a client says which agent it is; without it what is known of its program (codex, claude-code, …) counts."""
+
 KEPT, LONGEST = 1000, 200
 """Models and agents whose policy is remembered, up to twice as many; characters of both that are."""
 
@@ -77,7 +80,8 @@ class Policies:
         asked = turn.headers.get(HEADER)
         if asked is None and not turn.tenant.policy and not self._matches:
             return self.default
-        found = self.at(turn.tenant, turn.ask.model, turn.ask.declared.agent)
+        agent = turn.headers.get(AGENT, "").strip() or turn.ask.declared.agent
+        found = self.at(turn.tenant, turn.ask.model, agent)
         return found if asked is None else self._tighter(found, asked.strip())
 
     def at(self, tenant: Tenant, model: str = "", agent: str = "") -> Chosen:
