@@ -50,7 +50,7 @@ class Standing:
         """Begin with what the store keeps. `swap` is asked from then on, once there are workers."""
         self._store = store
         seen, kept = await store.policies.every()
-        self._take(self._file, self._usable(kept), seen)
+        self._take(self._file, self._usable(self._file, kept), seen)
         self._swap = swap
 
     async def reload(self) -> list[str] | None:
@@ -62,13 +62,15 @@ class Standing:
                 fixed = [name for name in FIXED if getattr(config, name) != getattr(self.config, name)]
                 if fixed:
                     raise ConfigError(f"{', '.join(fixed)}: cannot change while running; restart instead")
-                whole = configs.build(_with(document, self._kept), "the configuration, with the policies of the API,")
-                await self._put_in_force(_with(document, self._kept))
+                seen, kept = await self._keeps(document)
+                said = "the configuration, with the policies of the API,"
+                whole = configs.build(_with(document, kept), said)
+                await self._put_in_force(_with(document, kept))
             except GuardError as error:
                 _log.error("the configuration was not reloaded, the old one stays: %s", error.message)
                 return None
-            before = self.config
-            self._file, self.config, self.document = document, whole, _with(document, self._kept)
+            before, self._file = self.config, document
+            self._take(document, kept, seen)
             _log.info("the configuration was reloaded")
             return [name for name in Config.model_fields if getattr(whole, name) != getattr(before, name)]
 
@@ -84,7 +86,7 @@ class Standing:
                 if seen == self._seen:
                     return
                 self._seen = seen  # what cannot be put in force is not tried again until it changes
-                usable = self._usable(kept)
+                usable = self._usable(self._file, kept)
                 await self._put_in_force(_with(self._file, usable))
                 self._take(self._file, usable, seen)
                 _log.info("the policies of the API were put in force: %s", ", ".join(usable) or "none")
@@ -133,12 +135,22 @@ class Standing:
         self.config = configs.build(self.document)
         self._kept, self._seen = kept, seen
 
-    def _usable(self, kept: Mapping[str, Kept]) -> dict[str, Kept]:
+    async def _keeps(self, file: Mapping[str, Any]) -> tuple[int, Mapping[str, Kept]]:
+        """The policies of the store; those that stood before while it is away."""
+        if self._store is None:
+            return self._seen, self._kept
+        try:
+            seen, kept = await self._store.policies.every()
+        except StoreError:
+            return self._seen, self._kept
+        return seen, self._usable(file, kept)
+
+    def _usable(self, file: Mapping[str, Any], kept: Mapping[str, Kept]) -> dict[str, Kept]:
         """Those that can be used here; in the place of one that cannot (another version wrote it) what stood before."""
         found = {}
         for name, one in kept.items():
             try:
-                configs.build(_with(self._file, {name: one}))
+                configs.build(_with(file, {name: one}))
             except ConfigError as error:
                 _log.error(
                     "the policy %s of the API cannot be used here, what stood before stays: %s", name, error.message
