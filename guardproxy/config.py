@@ -6,14 +6,14 @@ a document are reported at once. A running turn keeps the tree it began with: re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 
-from guardproxy import _document, _hosts, _policies, _sections, _upstreams, price_file
+from guardproxy import _document, _hosts, _policies, _sections, _upstreams, _vain, price_file
 from guardproxy._budgets import Budgets
 from guardproxy._policies import InForce, Policies, PolicySection
 from guardproxy._settings import (
@@ -141,7 +141,20 @@ class Config(Section):
             keyless = {}
         elif default and not self.upstream.api_key:
             keyless[_upstreams.RESERVED] = self.upstream.url
-        return list(_upstreams.warnings(self.upstreams, self.prices.models, default=default, keyless=keyless))
+        found = list(_upstreams.warnings(self.upstreams, self.prices.models, default=default, keyless=keyless))
+        return found + list(self._vain())
+
+    def _vain(self) -> Iterator[str]:
+        """Rules of policies, tools and budgets that can never match."""
+        yield from _vain.policies(self.policies)
+        for name, one in self.policies_in_force().items():
+            yield from _vain.tools("" if name == _policies.DEFAULT else f"policies.{name}.", one.policy)
+        if self.has_default:
+            return  # it serves all models
+        served = [glob for one in self.upstreams for glob in one.models]
+        for name, named in self.policies.items():
+            yield from _vain.models(f"policies.{name}.models", named.models, served)
+        yield from _vain.models("budgets", [one.match for one in self.budgets if one.scope == "model"], served)
 
     @property
     def data_dir(self) -> Path:

@@ -163,7 +163,8 @@ class Standing:
 
 
 def _with(file: Mapping[str, Any], kept: Mapping[str, Kept]) -> Mapping[str, Any]:
-    """The document with the policies of the API; a name that the file has is the file's."""
+    """The document with the policies of the API behind its own; a name that the file has is the file's."""
     if not kept:
         return file
-    return {**file, "policies": {name: one.written for name, one in kept.items()} | (file.get("policies") or {})}
+    own = file.get("policies") or {}
+    return {**file, "policies": own | {name: one.written for name, one in kept.items() if name not in own}}
