@@ -6,6 +6,7 @@ What may be read in two ways is handed on as it was read; what nobody can tell m
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import NamedTuple
 
 import orjson
@@ -88,7 +89,7 @@ class Clear:
         if not alone:
             return self._data(event, b"\n".join(texts).strip())
         starts = [0, *found[1:], len(lines)]
-        parts = [b"".join(lines[start:end]) for start, end in zip(starts, starts[1:], strict=False)]
+        parts = [b"".join(lines[start:end]) for start, end in pairwise(starts)]
         return [one for part, text in zip(parts, texts, strict=True) for one in self._data(part, text.strip())]
 
     def _data(self, event: bytes, data: bytes, *, sole: bool = True) -> list[Piece]:

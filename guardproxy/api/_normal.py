@@ -190,7 +190,7 @@ def _split(entry: Fields, choice: int) -> list[Fields]:
     kept = {key: value for key, value in entry.items() if key not in (*_HOLDERS, "name", "arguments", "input")}
     holders = [(kind, holder) for kind in _HOLDERS for holder in _holders(entry.get(kind))]
     if isinstance(entry.get("name"), str) or not holders:
-        flat = {key: entry[key] for key in ("name", "arguments", "input") if key in entry}
+        flat: Fields = {key: entry[key] for key in ("name", "arguments", "input") if key in entry}
         holders.append(("function", flat))
     made = []
     for number, (kind, holder) in enumerate(holders):

@@ -19,6 +19,7 @@ from guardproxy.http.look import Look, not_json
 
 if TYPE_CHECKING:
     from guardproxy.http.guarded import Guarded
+    from guardproxy.http.turn import Turn
 
 
 async def ask(run: Guarded) -> Answer | None:
@@ -91,7 +92,7 @@ def _look(run: Guarded, answer: Answer) -> Look:
 def note_unread(turn: Turn, look: Look) -> None:
     """Say that events were left out: they could not be read, and might have held a call."""
     if left_out := look.watcher.unread:
-        wrong = f"answer: {left_out} events that cannot be read were left out"
+        wrong = f"unread: {left_out} events of an answer cannot be read, and were left out"
         turn.decision = replace(turn.decision, errors=(*turn.decision.errors, wrong))
 
 
