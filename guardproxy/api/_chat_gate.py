@@ -194,11 +194,11 @@ class GatedStream:
         if not self._late or not self._gate.firm:
             return False
         calls = self._answer.first.built()
-        others = self._names.seen - {call.name for call in calls}
-        if self._clear.doubtful(calls) or any(self._gate.wants(name) for name in others):
+        others = (self._names.seen - {call.name for call in calls}) | {self._clear.other(calls)}
+        if any(name and self._gate.wants(name) for name in others):
             return True
-        chunks = self._gathered().chunks[-self._late :]  # a call that has passed keeps the name that it had
-        return any(number < self._early and inner_of(one).get("name") for chunk in chunks for number, one in chunk)
+        numbered = zip(self._gathered().order, calls, strict=False)  # a call that has passed keeps the name that it had
+        return any(number < self._early and self._gate.wants(call.name) for number, call in numbered)
 
     def _named(self) -> bool:
         """Whether every call has a name."""

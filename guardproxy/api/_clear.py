@@ -63,9 +63,9 @@ class Clear:
             return self._chunk(event, event, value, sole=sole)
         return self._lines(event)
 
-    def doubtful(self, calls: tuple[Call, ...]) -> bool:
-        """Whether some clients would read calls that are not these."""
-        return self._stream.doubtful(calls)
+    def other(self, calls: tuple[Call, ...]) -> str:
+        """The tool of a call that some clients would read, and that is none of these."""
+        return self._stream.other(calls)
 
     def _lines(self, event: bytes) -> list[Piece]:
         """An event that is more than one line of data, or less."""

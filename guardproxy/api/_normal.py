@@ -85,12 +85,11 @@ class Stream:
             return [made]
         return [{**payload, "choices": [{"index": 0, "delta": {"function_call": older}}], "usage": None}, made]
 
-    def doubtful(self, calls: tuple[Call, ...]) -> bool:
-        """Whether a `function_call` said other arguments than the call whose name it had."""
-        if self._echo is None:
-            return False
-        said = "".join(self._echo)
-        return not any(call.name == self._named and call.arguments == said for call in calls)
+    def other(self, calls: tuple[Call, ...]) -> str:
+        """The name of a `function_call` whose arguments are not those of the call that had its name; empty: none."""
+        said = "".join(self._echo or ())
+        same = self._echo is None or any(call.name == self._named and call.arguments == said for call in calls)
+        return "" if same else self._named
 
     def _note(self, delta: Raw) -> None:
         if not self._listed and not self.older:

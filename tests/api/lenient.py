@@ -46,7 +46,7 @@ def _read(text: str, *, first: bool) -> Iterator[Any]:
     def paired(pairs: list[tuple[str, Any]]) -> Fields:
         return dict(reversed(pairs)) if first else dict(pairs)
 
-    decoder = json.JSONDecoder(object_pairs_hook=paired, strict=False, parse_int=lambda digits: len(digits))
+    decoder = json.JSONDecoder(object_pairs_hook=paired, strict=False, parse_int=lambda digits: int(digits[:9]))
     try:
         yield decoder.raw_decode(text.strip("\ufeff \t\r\n"))[0]
     except (ValueError, RecursionError):
