@@ -14,28 +14,31 @@ class Names:
     """Those of one stream so far."""
 
     def __init__(self) -> None:
-        self._joined: dict[int | None, str] = {}  # by the index that a client puts pieces together by
-        self._last: dict[int | None, str] = {}
+        self._joined: dict[object, str] = {}  # by what a client may put pieces together by
+        self._last: dict[object, str] = {}
         self.seen: set[str] = set()
         """Every name that somebody may have read."""
 
     def take(self, event: bytes) -> None:
         """Those of one event."""
         for choice in choices(payload_of(event)):
+            own = str(choice.get("index"))
             older = said(choice).get("function_call")
             if isinstance(older, dict):
-                self._add(_OLDER, older.get("name"))
+                self._add((_OLDER,), older.get("name"))
             for entry in entries_of(said(choice)):
-                self._add(index_of(entry.get("index")), inner_of(entry).get("name"))
+                index = index_of(entry.get("index"))
+                keys = (None,) if index is None else (place_of(index), (own, index))
+                self._add(keys, inner_of(entry).get("name"))
 
-    def _add(self, index: int | None, name: object) -> None:
+    def _add(self, keys: tuple[object, ...], name: object) -> None:
         if not isinstance(name, str) or not name:
             return
-        at = place_of(index) if index is not None else None
-        joined, last = self._joined.get(at, ""), self._last.get(at, "")
         self.seen.add(name)
-        if name in (last, joined):
-            return  # said again, as some providers do with every piece
-        self._last[at] = name
-        self._joined[at] = joined + name
-        self.seen.add(joined + name)
+        for key in keys:
+            joined, last = self._joined.get(key, ""), self._last.get(key, "")
+            if name in (last, joined):
+                continue  # said again, as some providers do with every piece
+            self._last[key] = name
+            self._joined[key] = joined + name
+            self.seen.add(joined + name)

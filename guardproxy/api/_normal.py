@@ -238,9 +238,10 @@ def _add_words(into: Fields, part: Raw, gap: str = "") -> None:
 def _made(payload: Fields, entries: list[Fields], key: str, said: Fields) -> Fields:
     """The payload with one choice that says all of it."""
     head = {name: value for name, value in entries[0].items() if name not in _SAID}
+    number = {"index": 0} if number_of(head.get("index")) else {}
     reason = next((entry["finish_reason"] for entry in entries if entry.get("finish_reason")), None)
     usage = next(({"usage": entry["usage"]} for entry in entries if entry.get("usage")), {})
-    return {**payload, "choices": [{**head, "index": 0, key: said, "finish_reason": reason, **usage}]}
+    return {**payload, "choices": [{**head, **number, key: said, "finish_reason": reason, **usage}]}
 
 
 def _usual(entry: object) -> bool:

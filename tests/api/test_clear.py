@@ -173,7 +173,7 @@ def test_no_spelling_passes_unjudged(
 
 
 @pytest.mark.verify
-@settings(max_examples=5000 * FUZZ, deadline=None)
+@settings(max_examples=2000 * FUZZ, deadline=None)
 @given(calls, frames, st.lists(st.integers(1, 200), max_size=6), KINDS)
 def test_no_spelling_passes_unjudged_at_length(
     found: list[dict[str, Any]], how: list[tuple[str, str, str]], sizes: list[int], kind: str
