@@ -46,6 +46,7 @@ class GatedStream:
         self._early = 0  # calls that passed
         self._late = 0  # events with calls that are held
         self._asked: set[str] = set()  # names of which it is known whether their calls are wanted
+        self._heard = 0  # pieces of names that were looked at
         self._shut = False  # a call that is wanted was seen
         self._final = self._gate.text  # what comes may be a final answer, which is held
         self._open = False  # it was judged
@@ -184,6 +185,9 @@ class GatedStream:
         """Whether one of the calls so far is to be judged, whatever part of its name somebody may take for it."""
         if self._gate.every or self._count() > MAX_CALLS:
             return True
+        if self._heard == self._names.pieces:
+            return False
+        self._heard = self._names.pieces
         names = self._names.seen | {name for name, _ in self._answer.first.names()}
         fresh = names - self._asked
         self._asked |= fresh

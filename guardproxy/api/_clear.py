@@ -15,7 +15,7 @@ from guardproxy.api._answer import Answer
 from guardproxy.api._gathered import Fields, choices, has_calls, said
 from guardproxy.api._json import BOM, dumps, peek
 from guardproxy.api._normal import Stream, completion
-from guardproxy.api._reading import may_call, read
+from guardproxy.api._reading import may_call, ordinary, read
 from guardproxy.api._sse import data_of
 from guardproxy.core.model import Call
 
@@ -57,7 +57,7 @@ class Clear:
                 payload = orjson.loads(data)
             except orjson.JSONDecodeError:
                 return self._lines(event)
-            if not may_call(data):
+            if not may_call(data) or ordinary(payload, data):
                 return self._chunk(event, event, payload, sole=True)
             value, sole = read(data)
             return self._chunk(event, event, value, sole=sole)
@@ -111,7 +111,7 @@ class Clear:
             return self._data(raw, data_of(raw))
         chunks = self._stream.chunk(payload, self._answer.first)
         if sole and chunks[0] is payload:
-            return [Piece(plain, raw, _calls(payload))]
+            return [Piece(plain, raw, may_call(raw) and _calls(payload))]
         made = [b"data: " + dumps(chunk) + b"\n\n" for chunk in chunks]
         if not sole and self._firm:
             return [Piece(one, one, _calls(chunk), odd=True) for one, chunk in zip(made, chunks, strict=True)]

@@ -18,9 +18,13 @@ class Names:
         self._last: dict[object, str] = {}
         self.seen: set[str] = set()
         """Every name that somebody may have read."""
+        self.pieces = 0
+        """How many pieces of names have come."""
 
     def take(self, event: bytes) -> None:
         """Those of one event."""
+        if b"name" not in event and b"\\u00" not in event:
+            return
         for choice in choices(payload_of(event)):
             own = str(choice.get("index"))
             older = said(choice).get("function_call")
@@ -34,6 +38,7 @@ class Names:
     def _add(self, keys: tuple[object, ...], name: object) -> None:
         if not isinstance(name, str) or not name:
             return
+        self.pieces += 1
         self.seen.add(name)
         for key in keys:
             joined, last = self._joined.get(key, ""), self._last.get(key, "")

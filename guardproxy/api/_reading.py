@@ -16,6 +16,10 @@ LONGEST = 18
 """Digits of a number that is read as an integer; longer ones matter to nobody here."""
 
 CALLS = frozenset(("tool_calls", "function_call"))
+_TOP = frozenset("id object created model choices usage system_fingerprint service_tier provider obfuscation".split())
+_CHOICE = frozenset("index delta finish_reason native_finish_reason logprobs".split())
+_SAID = frozenset("role content tool_calls refusal reasoning_content reasoning".split())
+_ENTRY = frozenset("index id type function".split())
 _INNER = frozenset(("name", "arguments", "input"))
 _KEYS: Mapping[str, frozenset[str]] = {
     "top": frozenset(("choices",)),
@@ -44,6 +48,24 @@ NOTHING = Reading(None)
 def may_call(data: bytes) -> bool:
     """Whether there may be a call in it: no key of one can be written without these bytes."""
     return b"_call" in data or b"\\u00" in data or b"_call" in data.lower()
+
+
+def ordinary(payload: Mapping[str, object], data: bytes) -> bool:
+    """Whether a chunk has calls where they belong, and nothing else that has to be looked at: most do, this is quick.
+
+    `data`: its JSON. Its one mark of a call is that of the list that it has; of other keys only those are there that
+    every provider sends.
+    """
+    entries = payload.get("choices")
+    if not isinstance(entries, list) or len(entries) != 1 or not payload.keys() <= _TOP:
+        return False
+    delta = entries[0].get("delta") if isinstance(entries[0], dict) and entries[0].keys() <= _CHOICE else None
+    calls = delta.get("tool_calls") if isinstance(delta, dict) and delta.keys() <= _SAID else None
+    if not isinstance(calls, list) or b"\\u00" in data or data.lower().count(b"_call") != 1:
+        return False
+    inner = [call.get("function") for call in calls if isinstance(call, dict) and call.keys() <= _ENTRY]
+    told = len(inner) == len(calls) and all(isinstance(one, dict) and one.keys() <= _INNER for one in inner)
+    return told and _dumped(payload) == data
 
 
 def read(data: bytes) -> Reading:

@@ -35,7 +35,19 @@ calls = st.lists(
 frames = st.lists(
     st.tuples(
         pick(["\n\n", "\n\n", "\r\n\r\n", "\r\r", "\n"]),
-        pick(["data: ", "data:", "event: x\ndata: ", ": hi\ndata: ", "\ufeffdata: ", "data: \ufeff", " data: ", "DATA: ", ""]),
+        pick(
+            [
+                "data: ",
+                "data:",
+                "event: x\ndata: ",
+                ": hi\ndata: ",
+                "\ufeffdata: ",
+                "data: \ufeff",
+                " data: ",
+                "DATA: ",
+                "",
+            ]
+        ),
         pick(["", "", "nan", "digits", "latin", "twice", "garbage", "lines", "capitals", "half"]),
     ),
     min_size=1,
@@ -92,7 +104,11 @@ def chunks(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for number, call in enumerate(found):
         for entry in pieces(call, number):
             words = said(call, number, [entry])
-            place = {"delta": {"delta": words}, "message": {"message": words}, "beside": {"delta": {}, "message": words}}
+            place = {
+                "delta": {"delta": words},
+                "message": {"message": words},
+                "beside": {"delta": {}, "message": words},
+            }
             choice = {**place[call["where"]], "finish_reason": "tool_calls" if call["ends"] else None}
             if call["choice"] is not None:
                 choice["index"] = call["choice"]
@@ -137,7 +153,9 @@ def check_stream(found: list[dict[str, Any]], how: list[tuple[str, str, str]], s
     parts = cut(raw, sizes)
     out, _ = judged(raw, parts, stream=True, forbidden=True)
     assert not names(out, stream=True) & DENIED
-    plain = all(begin and kind in ("", "nan", "digits", "lines") and "\ufeff" not in begin[1:-1] for _, begin, kind in how)
+    plain = all(
+        begin and kind in ("", "nan", "digits", "lines") and "\ufeff" not in begin[1:-1] for _, begin, kind in how
+    )
     if plain and all(end != "\n" for end, _, _ in how):
         out, watcher = judged(raw, parts, stream=True, forbidden=False)
         if not watcher.unread and not any(call["holder"] == "older too" for call in found):
