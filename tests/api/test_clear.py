@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from guardproxy.api import chat
-from tests.api.cases import FUZZ, ask, delta, sse
-from tests.api.gates import calling, cut, tc
+from tests.api.cases import FUZZ, ask, delta
+from tests.api.gates import cut
 from tests.api.lenient import names
 
 DENIED = frozenset(("delete", "drop"))
@@ -165,7 +165,7 @@ def check_stream(found: list[dict[str, Any]], how: list[tuple[str, str, str]], s
 def check_whole(found: list[dict[str, Any]], how: str) -> None:
     choices = []
     for number, call in enumerate(found):
-        entries = [entry for entry in pieces({**call, "name_in": "repeated"}, number)][:1]
+        entries = pieces({**call, "name_in": "repeated"}, number)[:1]
         choice = {"message": {"role": "assistant", **said(call, number, entries)}, "finish_reason": "stop"}
         choices.append(choice if call["choice"] is None else {**choice, "index": call["choice"]})
     raw = framed({**BASE, "choices": choices or [{"message": {"content": "so"}}]}, ("", "", how))
