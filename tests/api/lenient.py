@@ -44,11 +44,13 @@ def _payloads(text: str, *, stream: bool, first: bool) -> Iterator[Any]:
 
 def _read(text: str, *, first: bool) -> Iterator[Any]:
     def paired(pairs: list[tuple[str, Any]]) -> Fields:
-        return dict(reversed(pairs)) if first else dict(pairs)
+        folded = [(key.casefold(), value) for key, value in pairs]
+        return dict(reversed(folded)) if first else dict(folded)
 
     decoder = json.JSONDecoder(object_pairs_hook=paired, strict=False, parse_int=lambda digits: int(digits[:9]))
     try:
-        yield decoder.raw_decode(text.strip("\ufeff \t\r\n"))[0]
+        value = decoder.raw_decode(text.strip("\ufeff \t\r\n"))[0]
+        yield from value if isinstance(value, list) else [value]
     except (ValueError, RecursionError):
         return
 

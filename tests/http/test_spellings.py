@@ -1,4 +1,4 @@
-"""Calls in odd spellings, end to end: what is forbidden, or waits for a person, never reaches an agent that forgives."""
+"""Calls in odd spellings, end to end: what is forbidden, or waits for a person, reaches no agent."""
 
 from __future__ import annotations
 
