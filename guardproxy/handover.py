@@ -222,32 +222,32 @@ def _answer(config: Config, given: argparse.Namespace) -> None:
 
 
 def _list_sessions(config: Config, given: argparse.Namespace) -> None:
-    from guardproxy.http import reach, standing, terminal  # noqa: PLC0415
+    from guardproxy.http import in_words, reach, terminal  # noqa: PLC0415
 
     if given.limit < 1:
         raise BadAsk("must be a number above 0", param="limit")
     found = _with_runs(config, given.org, lambda runs: runs.listed(given.state, given.limit))
     none = f"no run of the last day{f' is {given.state}' if given.state else ''}"
-    terminal.show(standing.HEADS, (standing.row(run) for run in found), reach.nothing(none, config, given.org))
+    terminal.show(in_words.HEADS, (in_words.row(run) for run in found), reach.nothing(none, config, given.org))
 
 
 def _show_session(config: Config, given: argparse.Namespace) -> None:
-    from guardproxy.http import reach, standing  # noqa: PLC0415
+    from guardproxy.http import in_words, reach  # noqa: PLC0415
 
     run = _with_runs(config, given.org, lambda runs: runs.shown(given.subject))
-    print("\n".join(standing.paragraphs(run, reach.options(given.config, given.data_dir))))
+    print("\n".join(in_words.paragraphs(run, reach.options(given.config, given.data_dir))))
 
 
 def _steer(config: Config, given: argparse.Namespace) -> None:
-    from guardproxy.http import sessions, standing  # noqa: PLC0415
+    from guardproxy.http import in_words, sessions  # noqa: PLC0415
 
     by = _by(given)
     run = _change(config, given, given.verb, lambda runs: runs.act(given.verb, given.subject, by, given.why))
-    print(f"session {standing.name(run)} {sessions.VERBS[given.verb]}")
+    print(f"session {in_words.name(run)} {sessions.VERBS[given.verb]}")
 
 
 def _extend(config: Config, given: argparse.Namespace) -> None:
-    from guardproxy.http import people, standing  # noqa: PLC0415
+    from guardproxy.http import in_words, people  # noqa: PLC0415
 
     more = {limit: getattr(given, option) for option, limits in EXTEND.items() for limit in limits}
     amounts = {limit: amount for limit, amount in more.items() if amount is not None}
@@ -257,7 +257,7 @@ def _extend(config: Config, given: argparse.Namespace) -> None:
     by = _by(given)
     run = _change(config, given, "extend", lambda runs: runs.extend(given.subject, by, given.why, amounts), **amounts)
     told = ", ".join(f"--{o.replace('_', '-')} {a}" for o in EXTEND if (a := getattr(given, o)) is not None)
-    print(f"session {standing.name(run)} has more ({told}); it is {run.known.state}")
+    print(f"session {in_words.name(run)} has more ({told}); it is {run.known.state}")
 
 
 def _checkpoint(config: Config, given: argparse.Namespace) -> None:

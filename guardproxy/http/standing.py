@@ -1,100 +1,170 @@
-"""A run in words, for commands: a row of a list, a paragraph, and what lets it go on where it does not."""
+"""The configuration that stands: the file's, with the policies that the admin API keeps, until another takes its place.
+
+What is bad is refused, and what stood before stays: a file that cannot be read, a policy that does not fit the file's.
+"""
 
 from __future__ import annotations
 
-import re
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
-from guardproxy.core import commands
-from guardproxy.core.budget import DIMENSIONS
-from guardproxy.core.scoped_exemption import moment
-from guardproxy.http.sealed import Sealer
-from guardproxy.http.sessions import Run, Runs
-from guardproxy.http.terminal import visible
+import orjson
+
+from guardproxy import config as configs
+from guardproxy._policies import DEFAULT, NAME, NAMED, InForce
+from guardproxy.config import Config
+from guardproxy.errors import BadAsk, ConfigError, GuardError, StoreError
+from guardproxy.store.policies import Kept
 from guardproxy.store.redis import Store
 
-AGENT = 8
-"""Digits of an agent's digest that are shown: enough to tell one's agents apart."""
+FIXED = ("listen", "admin", "store", "telemetry")
+"""Sections that a running proxy cannot change: sockets, connections and exporters outlive a configuration."""
 
-TENANT = re.compile(r"limit \w+ \((?!span|session)")
-"""Begins the reason of a limit that is not the run's."""
+LARGEST = 1 << 16
+"""Bytes of a policy as JSON. Real ones have some hundred."""
 
+Loaded = tuple[Config, Mapping[str, Any]]
+Swap = Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[str]]
+"""Puts a document in force in every worker, or in none (then the second one is again); what was wrong, or nothing."""
 
-def name(run: Run) -> str:
-    """Its id, for a terminal."""
-    return visible(run.known.session)
-
-
-HEADS = ("session", "state", "outcome", "turns", "cost", "agent", "last rule", "last turn")
-"""Over the rows."""
+_log = logging.getLogger(__name__)
 
 
-def row(run: Run) -> tuple[str, ...]:
-    """For a table of them."""
-    known = run.known
-    cost = DIMENSIONS["cost_microusd"].show(known.used.get("cost_microusd", 0))
-    told = (run.outcome or "–", str(known.turn), cost, run.agent[:AGENT] or "–", run.rule or "–")
-    state = _state(run) if known.by != "approval" else f"{known.state} by approval"  # its id: see `approvals list`
-    return (visible(known.session), state, *told, moment(known.at_ms))
+class Standing:
+    """One a parent. `load` reads the file. `config` and `document` are with the policies of the store."""
+
+    def __init__(self, load: Callable[[], Loaded]) -> None:
+        self._load = load
+        self.config, self.document = load()
+        self.config.refuse_itself()
+        self._file = self.document
+        self._kept: Mapping[str, Kept] = {}
+        self._seen = -1
+        self._store: Store | None = None
+        self._swap: Swap | None = None
+        self._one = asyncio.Lock()
+
+    async def open(self, store: Store, swap: Swap) -> None:
+        """Begin with what the store keeps. `swap` is asked from then on, once there are workers."""
+        self._store = store
+        seen, kept = await store.policies.every()
+        self._take(self._file, self._usable(self._file, kept), seen)
+        self._swap = swap
+
+    async def reload(self) -> list[str] | None:
+        """Read the file again; the sections that have changed, None where the old one stays. Said in the log."""
+        async with self._one:
+            try:
+                config, document = self._load()
+                config.refuse_itself()
+                fixed = [name for name in FIXED if getattr(config, name) != getattr(self.config, name)]
+                if fixed:
+                    raise ConfigError(f"{', '.join(fixed)}: cannot change while running; restart instead")
+                seen, kept = await self._keeps(document)
+                said = "the configuration, with the policies of the API,"
+                whole = configs.build(_with(document, kept), said)
+                await self._put_in_force(_with(document, kept))
+            except GuardError as error:
+                _log.error("the configuration was not reloaded, the old one stays: %s", error.message)
+                return None
+            before, self._file = self.config, document
+            self._take(document, kept, seen)
+            _log.info("the configuration was reloaded")
+            return [name for name in Config.model_fields if getattr(whole, name) != getattr(before, name)]
+
+    async def look(self) -> None:
+        """Put in force what was changed through the API, of this machine or another one."""
+        if self._store is None:
+            return
+        try:
+            if await self._store.policies.now() == self._seen:
+                return
+            async with self._one:
+                seen, kept = await self._store.policies.every()
+                if seen == self._seen:
+                    return
+                self._seen = seen  # what cannot be put in force is not tried again until it changes
+                usable = self._usable(self._file, kept)
+                await self._put_in_force(_with(self._file, usable))
+                self._take(self._file, usable, seen)
+                _log.info("the policies of the API were put in force: %s", ", ".join(usable) or "none")
+        except StoreError:
+            return
+        except GuardError as error:
+            _log.error("the policies of the API were not put in force, the old ones stay: %s", error.message)
+
+    def in_force(self) -> dict[str, InForce]:
+        """All policies by name, the default one first."""
+        return self.config.policies_in_force()
+
+    def of_the_file(self, name: str) -> bool:
+        """Whether a policy is the file's: the API cannot change it."""
+        return name == DEFAULT or name in (self._file.get("policies") or {})
+
+    def check(self, name: str, written: Mapping[str, Any]) -> InForce:
+        """What a policy would come to. `BadAsk` names what is wrong in it, `GuardError` 409: it is the file's."""
+        if self.of_the_file(name):
+            said = f"the policy {name!r} stands in the configuration file; change it there"
+            raise GuardError(said, status=409, code="in_file")
+        if not NAME.fullmatch(name):
+            raise BadAsk(f"a policy's name {NAMED}", param="id")
+        if "verifier" in written:
+            raise BadAsk("is the configuration file's alone: it has a secret and an address", param="document.verifier")
+        if len(orjson.dumps(written)) > LARGEST:
+            raise BadAsk(f"must have at most {LARGEST:,} bytes", param="document")
+        try:
+            tried = configs.build(_with(self._file, {**self._kept, name: Kept(name, written)}), name)
+        except ConfigError as error:
+            place = f"policies.{name}."
+            _, *lines = error.message.split("\n")
+            said = "; ".join(line.strip().removeprefix(place) for line in lines)
+            param = (error.param or "").removeprefix(place)
+            raise BadAsk(f"cannot be used: {said}", param=f"document.{param}") from error
+        return tried.policies_in_force()[name]
+
+    async def _put_in_force(self, document: Mapping[str, Any]) -> None:
+        """ConfigError where a worker cannot: then none does."""
+        wrong = await self._swap(document, self.document) if self._swap else ""
+        if wrong:
+            raise ConfigError(wrong)
+
+    def _take(self, file: Mapping[str, Any], kept: Mapping[str, Kept], seen: int) -> None:
+        self.document = _with(file, kept)
+        self.config = configs.build(self.document)
+        self._kept, self._seen = kept, seen
+
+    async def _keeps(self, file: Mapping[str, Any]) -> tuple[int, Mapping[str, Kept]]:
+        """The policies of the store; those that stood before while it is away."""
+        if self._store is None:
+            return self._seen, self._kept
+        try:
+            seen, kept = await self._store.policies.every()
+        except StoreError:
+            return self._seen, self._kept
+        return seen, self._usable(file, kept)
+
+    def _usable(self, file: Mapping[str, Any], kept: Mapping[str, Kept]) -> dict[str, Kept]:
+        """Those that can be used here; in the place of one that cannot (another version wrote it) what stood before."""
+        found = {}
+        for name, one in kept.items():
+            try:
+                configs.build(_with(file, {name: one}))
+            except ConfigError as error:
+                _log.error(
+                    "the policy %s of the API cannot be used here, what stood before stays: %s", name, error.message
+                )
+                if name in self._kept:
+                    found[name] = self._kept[name]
+            else:
+                found[name] = one
+        return found
 
 
-def _state(run: Run) -> str:
-    known = run.known
-    if run.limit is not None:
-        return f"{known.state}, stopped by a limit"
-    why = f": {visible(known.why, 60)}" if known.why else ""
-    return f"{known.state} by {visible(known.by)}{why}" if known.by else known.state
-
-
-def paragraphs(run: Run, where: str = "") -> list[str]:
-    """All that is to know of one, a fact a line, then its history. `where`: options with which commands reach it."""
-    known, limit = run.known, run.limit
-    _, _, outcome, turns, _, _, rule, last = row(run)
-    facts = {
-        "session": visible(known.session),
-        "state": _state(run),
-        "outcome": outcome,
-        "why": f"{visible(limit['reason'])} (rule: {limit['rule']})" if limit else "",
-        "to go on": _goes_on(run, where),
-        "turns": f"{turns} since {moment(known.started_ms)}, the last at {last}",
-        "used": ", ".join(
-            f"{x.setting} {x.show(used)}" for x in DIMENSIONS.values() if (used := known.used.get(x.name))
-        ),
-        "agent": run.agent or "–",
-        "last rule": rule,
-        "threads": f"{len(known.threads)}: {', '.join(visible(one, 40) for one in known.threads[:5])}",
-    }
-    lines = [f"{name:<11}{text}" for name, text in facts.items() if text]
-    lines.append("history" if run.history else "history    nobody changed anything")
-    for one in run.history:
-        why = f": {visible(one.why)}" if one.why else ""
-        lines.append(f"  {moment(one.at_ms)}  {visible(one.what)} by {visible(one.by) or 'nobody'}{why}")
-    return lines
-
-
-async def standing(store: Store, org: str, session: str, where: str = "") -> list[str]:
-    """How a run stands that does not just go on, and what lets it: lines for who looks at its turns."""
-    known = await store.session_state(org, session.encode("utf-8", "replace").decode())
-    if known is None:  # its first request was refused: it never began
-        return []
-    run = await Runs(store, Sealer(bytes(32)), org).of(known)
-    stands = _state(run)
-    if stands == "active":
-        return []
-    on = _goes_on(run, where)
-    return [f"state: {stands}", *([f"to go on: {on}"] if on else [])]
-
-
-def _goes_on(run: Run, where: str) -> str:
-    """The command that lets a run go on; "" where it goes on by itself."""
-    known, limit = run.known, run.limit
-    if limit:  # of the run, not of whose it is: that is for whoever governs those
-        return "" if TENANT.match(limit["reason"]) else commands.extend(known.session, limit["rule"], where)
-    if known.state not in ("paused", "need_human", "closed"):
-        return ""
-    if known.by == "approval":  # why: its id and the tool
-        return commands.decide(known.why.partition(" ")[0], question=known.state == "need_human", where=where)
-    if known.by.startswith("budget"):
-        return commands.extend(known.session, f"{known.by} {known.why}", where)
-    if known.closed:  # by a person, for good
-        return commands.command("sessions", "reset", known.session, where=where)
-    return commands.go_on(known.session, known.by, "", where) if known.by else ""
+def _with(file: Mapping[str, Any], kept: Mapping[str, Kept]) -> Mapping[str, Any]:
+    """The document with the policies of the API behind its own; a name that the file has is the file's."""
+    if not kept:
+        return file
+    own = file.get("policies") or {}
+    return {**file, "policies": own | {name: one.written for name, one in kept.items() if name not in own}}

@@ -12,8 +12,8 @@ from guardproxy.config import Config
 from guardproxy.core.scoped_exemption import moment
 from guardproxy.errors import ConfigError
 from guardproxy.http import reach
+from guardproxy.http.in_words import standing
 from guardproxy.http.sealed import EDITED, Sealer
-from guardproxy.http.standing import standing
 from guardproxy.http.terminal import visible
 from guardproxy.store.redis import Store
 from guardproxy.store.runs import Change

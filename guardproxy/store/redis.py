@@ -25,6 +25,7 @@ from guardproxy.store.checkpoints import Checkpoints
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
 from guardproxy.store.meter import Meter
+from guardproxy.store.policies import Policies
 from guardproxy.store.registry import Registry
 from guardproxy.store.runs import Runs
 from guardproxy.store.stays import Stays
@@ -45,9 +46,6 @@ RECORDS = 256
 NEWEST = 2
 """Rounds of a known conversation sent to `begin`: the last one, and one to spare."""
 
-NOTED_MS, RUN_MS = 10 * 60_000, 25 * 3_600_000
-"""How long an equal refusal is kept no second time; what belongs to a run, as in state.lua."""
-
 KNOWN = 8_000
 """Conversations remembered for that, up to twice as many; some 100 bytes each."""
 
@@ -65,6 +63,7 @@ SCRIPTS = {
     "approval": ("state.lua", "handover.lua", "approval.lua"),
     "checkpoint": ("state.lua", "checkpoint.lua"),
     "registry": ("registry.lua",),
+    "policy": ("policy.lua",),
     "run": ("state.lua", "handover.lua", "look.lua", "run.lua"),
     "admin": ("state.lua", "admin.lua"),
 }
@@ -92,6 +91,7 @@ class Store:
         self.approvals = Approvals(client)
         self.runs = Runs(client)
         self.registry = Registry(client)
+        self.policies = Policies(client)
         self.checkpoints = Checkpoints(client)
         self.tokens = Tokens(client)
         self.audit = Audit(client)
@@ -195,12 +195,12 @@ class Store:
 
     async def note(self, org: str, session: str, record: bytes, once: str) -> None:
         """Keep the record of a turn that held nothing, which no closing brings; of equal ones (`once`) the first."""
-        if not await self.claim(org, f"noted:{session}:{once}", NOTED_MS):
+        if not await self.claim(org, f"noted:{session}:{once}", 10 * 60_000):
             return
         key = f"{_codec.prefix(org)}x:{session}"
         await self._client.command("RPUSH", key, record)
         await self._client.command("LTRIM", key, -RECORDS, -1)
-        await self._client.command("PEXPIRE", key, RUN_MS)
+        await self._client.command("PEXPIRE", key, 25 * 3_600_000)  # RUN_TTL of state.lua
 
     async def records(self, org: str, session: str) -> list[bytes]:
         """The newest 256 turn records of a session, oldest first."""

@@ -34,7 +34,8 @@ def turn(*episodes: Episode, language: str = "en", on_cut: str = "cut", org: str
         put_back=(),
         surface=chat,
         opening=SimpleNamespace(org=org),
-        proxy=SimpleNamespace(policy=Policy(on_cut=on_cut), where=" --config g.yaml"),
+        chosen=SimpleNamespace(policy=Policy(on_cut=on_cut)),
+        proxy=SimpleNamespace(where=" --config g.yaml"),
     )
 
 

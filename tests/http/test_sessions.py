@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from guardproxy.errors import BadAsk, GuardError
+from guardproxy.http.in_words import name, paragraphs, row
 from guardproxy.http.sealed import CHECKPOINT, Sealer
 from guardproxy.http.sessions import Run, Runs, as_json, kept_json, whole_json
-from guardproxy.http.standing import name, paragraphs, row
 from guardproxy.store.known import Known
 from guardproxy.store.redis import Store
 from tests.live import Json, Live, Said, live, unique
