@@ -140,7 +140,7 @@ def answered() -> list[Plot]:
                 replace(WAITS, user=""),
                 Do("approve"),
                 Ask((), ("d1",)),
-                replace(DONE, sent=("U A(r1) T(r1) A A(d1) T(d1)",)),
+                replace(DONE, sent=("U A(r1) T(r1) A(d1) T(d1)",)),
             ],
             tools=APPROVAL,
         ),

@@ -146,7 +146,7 @@ async def _decided(
             won = await claiming.claimed(turn, name)
         except RunHeld as stopped:
             run.leave(look)
-            return await run.close(_stopped(turn, stopped, approval))
+            return await run.close(_stopped(turn, stopped, approval, held))
         if won and (not approval.edited or held.arguments == look.watcher.seen().calls[asked.position].arguments):
             return await run.deliver(look, others)
         if won:
@@ -223,7 +223,7 @@ async def _release(turn: Turn, approval: Approval, held: Held) -> web.StreamResp
         if not await claiming.claimed(turn, approval.id):
             return None
     except RunHeld as stopped:
-        return await turn.reply(_stopped(turn, stopped, approval))
+        return await turn.reply(_stopped(turn, stopped, approval, held))
     created = turn.started_ns // 10**9
     kind, body = turn.surface.replay_message(turn.ask, held.message, reply_id=turn.reply_id, created=created)
     turn.outcome.released(turn.surface.read_message(held.message))
@@ -231,8 +231,9 @@ async def _release(turn: Turn, approval: Approval, held: Held) -> web.StreamResp
     return whole(200, [("Content-Type", kind), *turn.guard_headers()], body)
 
 
-def _stopped(turn: Turn, by: RunHeld, approval: Approval) -> str:
+def _stopped(turn: Turn, by: RunHeld, approval: Approval, held: Held) -> str:
     """The run was paused or closed while the call was about to be made: what the client is told. The call waits on."""
+    turn.outcome.held = held
     turn.outcome.waits_for = approval.id
     turn.decision = replace(
         turn.decision, action="pause", rung=Rung.FIRM, rule=f"{by.state}.{by.who}", reason=by.message, mode="enforce"
@@ -252,6 +253,7 @@ def _without(calls: Sequence[Call], refused: Sequence[Objection]) -> frozenset[i
 
 
 def _notice(turn: Turn, held: Held, name: str) -> str:
+    turn.outcome.held = held
     if held.question:
         how = f"guardproxy approvals answer {name} TEXT"
         return advice.question_notice(turn.language, held.tool, held.question, how)

@@ -7,7 +7,7 @@ told to the store when it is back, once per token. Policy `closed`: `StoreError`
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -40,6 +40,7 @@ class TurnStore(Protocol):
     async def begin(self, opening: Opening) -> View: ...
     async def settle(self, closing: Closing) -> None: ...
     async def renew(self, org: str, token: str, lease_ms: int) -> None: ...
+    async def note(self, org: str, session: str, thread: str, ledger: Mapping[str, bytes]) -> int: ...
     async def extend(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> bool: ...
     @property
     def approvals(self) -> Approvals: ...
@@ -116,6 +117,11 @@ class Books:
             return await self._store.extend(opening.org, opening.token, lines, opening.offset_ms)
         except StoreError:
             return not self._closed
+
+    async def note(self, opening: Opening, session: str, thread: str, ledger: Mapping[str, bytes]) -> None:
+        """Keep what was said in a turn that is not settled. What is begun here has no ledger."""
+        if ledger and opening.token not in self._openings:
+            await self._store.note(opening.org, session, thread, ledger)
 
     @property
     def stays(self) -> Stays:

@@ -80,7 +80,7 @@ def ledger_of(turn: Turn, view: View) -> dict[str, bytes]:
         turn.put_back,
         kept,
         decided=done.decided,
-        answer=Message("assistant", done.text, done.calls),
+        answer=Message("assistant", done.stands or done.text, done.calls),
         known=view.ledger,
     )
 

@@ -17,7 +17,7 @@ from guardproxy.api.chat import GAP, Gate
 from guardproxy.core.edit import DropCalls, PutBack
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import UpstreamError
-from guardproxy.http import approving, attempt, checking, deciding, relay
+from guardproxy.http import approving, attempt, checking, deciding, relay, standing
 from guardproxy.http.look import Look, left, take_over
 from guardproxy.http.outlet import Outlet
 
@@ -194,6 +194,10 @@ class Guarded:
             after = turn.surface.results([raw[at] for at in sorted(texts)], [texts[at] for at in sorted(texts)])
         said = self._said
         turn.outcome.text = GAP.join(part for part in (said, turn.outcome.text) if part)
+        if turn.outcome.stands:
+            turn.outcome.stands = GAP.join(part for part in (said, turn.outcome.stands) if part)
+            standing.keep(turn, flowed=said, before=tuple(self.rounds), said=said)
+            return
         if self.rounds or calls:
             kept = PutBack(turn.ask.count, tuple(self.rounds), tuple(calls), tuple(after), said)
             turn.kept.append(kept)
@@ -213,9 +217,9 @@ class Guarded:
         turn = self.turn
         joint = turn.joint
         deciding.closed(turn)
-        turn.outcome.own(GAP.join(part for part in (joint.text if joint else "", text) if part))
-        if self.rounds:
-            turn.kept.append(PutBack(turn.ask.count, before=tuple(self.rounds), said=self._said))
+        flowed = joint.text if joint else ""
+        turn.outcome.own(GAP.join(part for part in (flowed, text) if part))
+        standing.keep(turn, flowed=flowed, before=tuple(self.rounds), said=self._said)
         created = turn.started_ns // 10**9
         body = turn.surface.closing(turn.ask, joint, text, reply_id=turn.reply_id, created=created)
         if turn.response is None:

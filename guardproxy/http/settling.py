@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from guardproxy.core.view import Closing
 from guardproxy.errors import GuardError, StoreError
-from guardproxy.http import closing, reporting
+from guardproxy.http import closing, reporting, standing
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
@@ -35,8 +35,12 @@ def _settle(turn: Turn) -> None:
     if not view.admitted or view.closed:
         if (by := closing.paused_by(turn)) and not view.closed:
             proxy.spawn(_pause(turn, by))  # nothing was held, so there is nothing to settle it with
+        if turn.kept:
+            proxy.spawn(standing.note(turn))
         proxy.done(turn)
         return
+    if turn.outcome.stands and not turn.kept:
+        standing.keep(turn)
     told = closing.closing_of(turn, view, report)
     if told.close or told.pause:
         kind = "run.cut" if told.close else "run.paused"

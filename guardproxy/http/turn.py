@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from dataclasses import replace
 from types import ModuleType
@@ -28,10 +27,10 @@ from guardproxy.http import (
     relay,
     reporting,
     settling,
+    standing,
     stopping,
 )
 from guardproxy.http.outcome import Outcome
-from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
     from guardproxy.api.chat import Joint
@@ -270,16 +269,7 @@ class Turn:
 
     async def reply(self, text: str) -> web.StreamResponse:
         """An answer in the model's place, whole: no upstream call."""
-        finish = None
-        if self.ask.finish_tool:
-            tool, argument = self.ask.finish_tool
-            finish = (tool, argument, os.urandom(8).hex()[:9])
-        kind, body = self.surface.reply(
-            self.ask, text, reply_id=self.reply_id, created=self.started_ns // 10**9, finish=finish
-        )
-        self.outcome.own(text)
-        self.settle()
-        return whole(200, [("Content-Type", kind), *self.guard_headers()], body)
+        return standing.reply(self, text)
 
     def guard_headers(self) -> list[tuple[str, str]]:
         """The `x-guardproxy-*` headers of the answer (DESIGN section 5)."""

@@ -51,6 +51,7 @@ SCRIPTS = {
     "begin": ("state.lua", "resolve.lua", "begin.lua"),
     "settle": ("state.lua", "settle.lua", "handover.lua", "handed.lua"),
     "extend": ("state.lua", "extend.lua"),
+    "note": ("state.lua", "note.lua"),
     "sweep": ("sweep.lua",),
     "stay": ("stay.lua",),
     "renew": ("renew.lua",),
@@ -163,6 +164,11 @@ class Store:
         """
         words = _codec.extension(token, secrets.token_hex(8), lines, offset_ms)
         return await self._client.run("extend", _key(org), words) == 1
+
+    async def note(self, org: str, session: str, thread: str, ledger: Mapping[str, bytes]) -> int:
+        """Keep ledger entries of a turn that was not admitted; how many were new. A thread must be known for that."""
+        head = _codec.bare((session, thread, list(ledger)))
+        return int(str(await self._client.run("note", _key(org), (head, *ledger.values()))))
 
     async def renew(self, org: str, token: str, lease_ms: int, offset_ms: int = 0) -> None:
         """Lengthen a hold to `lease_ms` from now; never shorten it."""
