@@ -154,16 +154,18 @@ class Guarded:
         self.passed(look)
 
     async def again(self, look: Look, after: Sequence[bytes], reason: str) -> bool:
-        """Send an answer back with `after` behind it; False where there is no room for one more attempt."""
+        """Send an answer back with `after` behind it; False where there is no room: then it is as it was."""
+        if not await self.extend((look.watcher.raw_message(), *after)):
+            return False
         self.passed(look)
         self.add(look, after)
         self.turn.outcome.reason = reason
-        return await self.extend()
+        return True
 
-    async def extend(self) -> bool:
-        """Hold what one more attempt may cost, under the same token."""
+    async def extend(self, more: Sequence[bytes] = ()) -> bool:
+        """Hold what one more attempt may cost, under the same token; with `more` messages than stand there now."""
         turn = self.turn
-        return await turn.proxy.books.extend(turn.opening, turn.need_more(sum(map(len, self.rounds))))
+        return await turn.proxy.books.extend(turn.opening, turn.need_more(sum(map(len, (*self.rounds, *more)))))
 
     # --------------------------------------------------------------------------------------- what the client is told
 
@@ -174,8 +176,8 @@ class Guarded:
         seen = watcher.seen()
         take_over(turn, look, dropped=False)
         keep: frozenset[int] | None = None
-        if out:
-            deciding.refused(turn, deciding.worst(objections))
+        if refused := [one for one in objections if one.action != "answer"]:
+            deciding.refused(turn, deciding.worst(refused))
         if out or (turn.proxy.wants.guards and seen.call_count > len(seen.calls)):
             keep = frozenset(range(len(seen.calls))) - out  # of more than can be judged, the rest is left out
             turn.outcome.calls = tuple(call for at, call in enumerate(seen.calls) if at in keep)

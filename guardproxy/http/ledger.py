@@ -129,7 +129,8 @@ class Ledger:
         for _, anchor, exact in chosen:
             raw = self._open(anchor, entries[anchor])
             back = _unpacked(index, raw) if raw else None
-            if back is not None:  # words of ours are known by all of them: what only looks like them stays
+            if back is not None and not _came_after_all(at(index), anchor, back):
+                # words of ours are known by all of them: what only looks like them stays
                 backs.append(back if exact or not back.instead else replace(back, instead=""))
         whole = _each_id_once(at(index), backs)
         return [back for back in whole if back != PutBack(index)]
@@ -188,6 +189,15 @@ def _rounds_at(anchor: str) -> Rounds | None:
     place, _, answer = place.rpartition(":")
     calls, dot, exact = answer.partition(".")
     return Rounds(place, calls, exact, int(number)) if anchor.startswith(ROUNDS) and dot else None
+
+
+def _came_after_all(here: Message | None, anchor: str, back: PutBack) -> bool:
+    """Whether the message itself makes the calls of a decision that was put back because they were thought lost."""
+    one = _rounds_at(anchor)
+    own = {call.id for call in here.calls if call.id} if here and one and not one.exact else set()
+    messages = [json.loads(raw) for raw in back.before] if own else ()
+    made = [call for one in messages if isinstance(one, dict) for call in one.get("tool_calls") or ()]
+    return any(call.get("id") in own for call in made)
 
 
 def _each_id_once(here: Message | None, backs: Sequence[PutBack]) -> list[PutBack]:

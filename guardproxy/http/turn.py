@@ -18,7 +18,6 @@ from guardproxy.core.tenant import Tenant
 from guardproxy.core.view import Opening, TurnFact, View
 from guardproxy.errors import BadAsk, GuardError, StoreError
 from guardproxy.http import (
-    approving,
     checkpointing,
     guarded,
     heading,
@@ -26,6 +25,7 @@ from guardproxy.http import (
     preparing,
     relay,
     reporting,
+    resuming,
     settling,
     standing,
     stopping,
@@ -106,7 +106,7 @@ class Turn:
         self.view = await self._begin()
         self.outcome.begin_ns = time.perf_counter_ns() - begun
         if self.view.paused == "approval" and proxy.policy.approvals.way == "hold":
-            await approving.wait(self)
+            await resuming.wait(self)
         lost = False
         if self.view.ledger:
             self.put_back, lost = proxy.ledger.put_back(self.message, self.view.ledger)
@@ -261,7 +261,7 @@ class Turn:
                 answer = heading.error(self, BadAsk(edit.message, status=edit.status, code=edit.code))
                 self.settle()
                 return answer
-        if self.seen.approval_state and (answered := await approving.resume(self)) is not None:
+        if self.seen.approval_state and (answered := await resuming.resume(self)) is not None:
             return answered
         if self.inspection is not None or self.checks:
             return await guarded.forward(self)

@@ -87,7 +87,7 @@ class _Part:
         self._methods = methods
 
     def __getattr__(self, name: str) -> Any:
-        async def fails(*_given: object) -> None:
+        async def fails(*_given: object, **_named: object) -> None:
             raise StoreError("away")
 
         return fails if name in self._methods else getattr(self._part, name)
@@ -241,7 +241,12 @@ async def test_a_question_to_a_person(store: Store, by: str, stream: bool) -> No
         told = running.provider.got[-1].json["messages"]
         assert paired(told)
         assert "b, of course" in [m["content"] for m in told]
-        assert (await asked_of(store, agent.session, "answered" if by == "a person" else "expired")).id == asked.id
+        decided = await desk(store).shown((await asked_of(store, agent.session, "answered")).id)
+        assert decided.approval.id == asked.id
+        assert decided.approval.decided_ms > asked.asked_ms
+        assert decided.approval.by == ("ann" if by == "a person" else "the client's next message")
+        assert decided.edited is not None
+        assert decided.edited.answer == "b, of course"
 
 
 @BOTH

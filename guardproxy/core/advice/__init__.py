@@ -14,6 +14,7 @@ from types import ModuleType
 
 from guardproxy.core.advice._words import (
     LANGUAGES,
+    QUESTION,
     QUOTE,
     because,
     harmless,
@@ -25,8 +26,10 @@ from guardproxy.core.advice._words import (
     tool_name,
 )
 from guardproxy.core.advice.people import (
+    answered_below,
     approval_notice,
     call_waits,
+    handed_on,
     one_at_a_time,
     paused_notice,
     question_notice,
@@ -40,16 +43,19 @@ from guardproxy.core.model import Decision, Finding, Flag, Rung
 
 __all__ = [
     "LANGUAGES",
+    "QUESTION",
     "QUOTE",
     "Facts",
     "Problem",
     "Progress",
+    "answered_below",
     "approval_notice",
     "block",
     "call_waits",
     "declined",
     "denied",
     "finalize",
+    "handed_on",
     "handed_over",
     "one_at_a_time",
     "paused_notice",

@@ -141,6 +141,11 @@ PAUSED_BY: Mapping[str, str] = {
 PAUSED_WHY = "Reason: {reason}"
 QUESTION = "The agent asks a person (`{tool}`): {question}"
 QUESTION_THEN = "This run waits for the answer; it can also be given as the next message."
+ANSWERED_BELOW = "the user answers with the next message."
+HANDED_ON = (
+    "a person allowed this call of `{tool}`, and it was handed on once; whether it was carried out is not known, since its "
+    "result never came back. Look whether it was before you make it again."
+)
 WAITED_HERE = "here the run waited for a person's word on a call of `{tool}`; nothing of the call had been carried out until then."
 ASKED_HERE = "here the run asked a person (`{tool}`): {question}"
 PAUSED_HERE = "here the run was paused by {who}; it was let go on afterwards."

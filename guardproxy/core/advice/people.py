@@ -78,6 +78,18 @@ def unverified(language: str, wrong: Sequence[str], tried: int = 0, kept: str = 
     )
 
 
+def answered_below(language: str) -> str:
+    """What a model gets as the result of a question that the user has answered with the next message."""
+    words = LANGUAGES[language]
+    return note(words, words.ANSWERED_BELOW)
+
+
+def handed_on(language: str, tool: str) -> str:
+    """What a model gets for a call that a person allowed and the agent was handed, but does not show in its history."""
+    words = LANGUAGES[language]
+    return note(words, named(words.HANDED_ON, tool))
+
+
 def waited(language: str, tool: str, question: str = "") -> str:
     """What stands for the model in the place of a notice that a call, or a question, waits for a person."""
     words = LANGUAGES[language]
