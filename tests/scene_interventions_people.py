@@ -191,7 +191,7 @@ def answered() -> list[Plot]:
             [
                 replace(
                     ASKED,
-                    text=f"{NOTICE}Reason: it cannot be undone.*approve apr_.*Once a person has decided.*next message.*",
+                    text=f"{NOTICE}Reason: it cannot be undone.*approve apr_.*Once a person has decided.*next.*",
                 )
             ],
             tools={"approval": [{"tool": "delete", "reason": "it cannot be undone"}]},

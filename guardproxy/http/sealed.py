@@ -16,8 +16,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 NONCE = 12
 """Bytes, as AES-GCM wants them (NIST SP 800-38D)."""
 
-ASKED, EDITED, CHECKPOINT = "approval", "edited", "checkpoint"
-"""Kinds: what is to be approved (its id), what a person made of it (the same id), a conversation (its session)."""
+ASKED, EDITED, CHECKPOINT, ANSWER = "approval", "edited", "checkpoint", "answer"
+"""Kinds: what is to be approved (its id), what a person made of it (the same id), a conversation (its session), an
+answer that was not accepted (its session).
+"""
 
 
 TEXTS = ("tool", "arguments", "question", "answer", "reason")

@@ -180,6 +180,7 @@ COMPLETION: Mapping[str, str] = {
 """What a check of a final answer found. Placeholders differ a sentence; each says what is wrong and where it shows."""
 VERIFIER_REFUSED = "the check that this run's owner has set up did not accept the answer, without saying why."
 VERIFIER_SILENT = "the check that this run's owner has set up could not be reached, and no answer counts without it."
+VERIFIER_UNREAD = "the check that this run's owner has set up gave no verdict, and no answer counts without one."
 LEFT_OUT = "about {left} of {total} tokens were left out here: {where}. The rest is as it was. {ask}"
 LEFT_OUT_LINES = "lines {first} to {last} of {all}"
 LEFT_OUT_CHARACTERS = "characters {first} to {last} of {all}"

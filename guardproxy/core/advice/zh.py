@@ -147,6 +147,7 @@ COMPLETION: Mapping[str, str] = {
 """What a check of a final answer found. Placeholders differ a sentence; each says what is wrong and where it shows."""
 VERIFIER_REFUSED = "本次运行的负责人所设置的检查没有接受这个回答,也没有说明原因。"
 VERIFIER_SILENT = "无法联系到本次运行的负责人所设置的检查,而没有它任何回答都不算数。"
+VERIFIER_UNREAD = "本次运行的负责人所设置的检查没有给出结论,而没有结论任何回答都不算数。"
 LEFT_OUT = "此处约 {total} 个词元中的 {left} 个被略去:{where}。其余保持原样。{ask}"
 LEFT_OUT_LINES = "第 {first} 行到第 {last} 行,共 {all} 行"
 LEFT_OUT_CHARACTERS = "第 {first} 个到第 {last} 个字符,共 {all} 个"
