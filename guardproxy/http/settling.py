@@ -55,7 +55,7 @@ async def _pause(turn: Turn, by: str) -> None:
     view, decision, proxy = turn.seen, turn.decision, turn.proxy
     with suppress(StoreError, GuardError):  # the next request is refused as this one was, and asks again
         await proxy.books.runs.pause(turn.opening.org, view.session, by, decision.reason, who=by)
-        about = {"rule": decision.rule, "reason": decision.reason}
+        about = {"rule": decision.rule, "reason": decision.reason, "turn": view.turn, "thread": view.thread}
         proxy.tell("run.paused", turn.opening.org, view.session, turn.opening.token, about)
 
 
