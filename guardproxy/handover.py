@@ -205,19 +205,25 @@ def _approve(config: Config, given: argparse.Namespace) -> None:
     by = _by(given)
     one = _decide(config, given, lambda desk: desk.approve(given.subject, by, given.why, given.args))
     edited = " with edited arguments" if given.args is not None else ""
-    print(f"approval {one.id}: {one.by} approves {one.tool}{edited}; the agent is handed the call once")
+    print(f"approval {one.id}: {one.by} approves {one.tool}{edited}; {_next(one)}")
 
 
 def _deny(config: Config, given: argparse.Namespace) -> None:
     by = _by(given)
     one = _decide(config, given, lambda desk: desk.deny(given.subject, by, given.why), reads=False)
-    print(f"approval {one.id}: {one.by} denies {one.tool}; the model is told so")
+    print(f"approval {one.id}: {one.by} denies {one.tool}; {_next(one)}")
 
 
 def _answer(config: Config, given: argparse.Namespace) -> None:
     by = _by(given)
     one = _decide(config, given, lambda desk: desk.answer(given.subject, by, given.text))
-    print(f"approval {one.id}: answered by {one.by}; the model is told with the next request of its run")
+    print(f"approval {one.id}: answered by {one.by}; {_next(one)}")
+
+
+def _next(one: Approval) -> str:
+    from guardproxy.http.approvals import what_next  # noqa: PLC0415
+
+    return what_next(one)
 
 
 def _list_sessions(config: Config, given: argparse.Namespace) -> None:

@@ -17,7 +17,7 @@ from guardproxy.api.chat import GAP, Gate
 from guardproxy.core.edit import DropCalls, PutBack
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import UpstreamError
-from guardproxy.http import approving, attempt, checking, deciding, relay, standing
+from guardproxy.http import approving, attempt, checking, deciding, relay, own_words
 from guardproxy.http.look import Look, left, take_over
 from guardproxy.http.outlet import Outlet
 
@@ -198,7 +198,7 @@ class Guarded:
         turn.outcome.text = GAP.join(part for part in (said, turn.outcome.text) if part)
         if turn.outcome.stands:
             turn.outcome.stands = GAP.join(part for part in (said, turn.outcome.stands) if part)
-            standing.keep(turn, flowed=said, before=tuple(self.rounds), said=said)
+            own_words.keep(turn, flowed=said, before=tuple(self.rounds), said=said)
             return
         if self.rounds or calls:
             kept = PutBack(turn.ask.count, tuple(self.rounds), tuple(calls), tuple(after), said)
@@ -221,7 +221,7 @@ class Guarded:
         deciding.closed(turn)
         flowed = joint.text if joint else ""
         turn.outcome.own(GAP.join(part for part in (flowed, text) if part))
-        standing.keep(turn, flowed=flowed, before=tuple(self.rounds), said=self._said)
+        own_words.keep(turn, flowed=flowed, before=tuple(self.rounds), said=self._said)
         created = turn.started_ns // 10**9
         body = turn.surface.closing(turn.ask, joint, text, reply_id=turn.reply_id, created=created)
         if turn.response is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from guardproxy.core.view import Closing
 from guardproxy.errors import GuardError, StoreError
-from guardproxy.http import closing, reporting, standing
+from guardproxy.http import closing, reporting, own_words
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
@@ -36,11 +36,11 @@ def _settle(turn: Turn) -> None:
         if (by := closing.paused_by(turn)) and not view.closed:
             proxy.spawn(_pause(turn, by))  # nothing was held, so there is nothing to settle it with
         if turn.kept:
-            proxy.spawn(standing.note(turn))
+            proxy.spawn(own_words.note(turn))
         proxy.done(turn)
         return
     if turn.outcome.stands and not turn.kept:
-        standing.keep(turn)
+        own_words.keep(turn)
     told = closing.closing_of(turn, view, report)
     if told.close or told.pause:
         kind = "run.cut" if told.close else "run.paused"

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from guardproxy.api.chat import GAP
 from guardproxy.core.model import Decision, Rung
-from guardproxy.http import deciding, standing
+from guardproxy.http import deciding, own_words
 from guardproxy.http.outlet import last
 from guardproxy.http.whole import whole
 
@@ -42,7 +42,7 @@ async def end(turn: Turn) -> web.StreamResponse:
     )
     flowed = joint.text if joint is not None and turn.response is not None else ""
     done.own(GAP.join(part for part in (flowed, text) if part))
-    standing.keep(turn, flowed=flowed)
+    own_words.keep(turn, flowed=flowed)
     turn.settle()
     if turn.response is None:
         return whole(200, [("Content-Type", turn.content_type), *turn.guard_headers()], body)

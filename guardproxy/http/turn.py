@@ -27,7 +27,7 @@ from guardproxy.http import (
     reporting,
     resuming,
     settling,
-    standing,
+    own_words,
     stopping,
 )
 from guardproxy.http.outcome import Outcome
@@ -269,7 +269,7 @@ class Turn:
 
     async def reply(self, text: str) -> web.StreamResponse:
         """An answer in the model's place, whole: no upstream call."""
-        return standing.reply(self, text)
+        return own_words.reply(self, text)
 
     def guard_headers(self) -> list[tuple[str, str]]:
         """The `x-guardproxy-*` headers of the answer (DESIGN section 5)."""
