@@ -27,6 +27,7 @@ from guardproxy.http.books import Books, TurnStore
 from guardproxy.http.heading import plain_error as _error
 from guardproxy.http.ledger import Ledger
 from guardproxy.http.prices import Prices
+from guardproxy.http.room import Budgets
 from guardproxy.http.route import Target
 from guardproxy.http.sealed import Sealer
 from guardproxy.http.server import Server
@@ -45,7 +46,6 @@ _log = logging.getLogger(__name__)
 
 SMOOTH = 0.2
 """Weight of the newest turn in a model's correction of token estimates."""
-
 
 PAY_S, SETTLING_S = 2.0, 0.002
 """Seconds between two looks: can a store that was away be told what it missed; have the last closings arrived."""
@@ -86,6 +86,7 @@ class Proxy:
         verifier_mode: str = "enforce",
         webhook: Webhook | None = None,
         tenancy: Tenancy | None = None,
+        budgets: Budgets | None = None,
         lease_ms: int = 120_000,
         fail_closed: bool = False,
         clock_offset: Callable[[Mapping[str, str]], int] | None = None,
@@ -102,17 +103,17 @@ class Proxy:
         self.options = options if options.used else OFF
         self.provider = provider
         self.lease_ms = lease_ms
-        self.clock_offset = clock_offset or _no_offset
+        self.clock_offset = clock_offset or (lambda _headers: 0)
         self.books = Books(store, closed=fail_closed, now_ms=lambda: time.time_ns() // 1_000_000)
         self.sealer = Sealer(ledger_key)
         self.verifier = verifier
         self.webhook = webhook
         self.tenancy = tenancy
+        self.budgets = budgets or Budgets()
         self.wants = preparing.wants(policy, verifies=verifier_mode if verifier is not None else "")
         self.verifier_mode = verifier_mode
         self.turns: set[Turn] = set()
-        self.in_flight = 0
-        self.arriving = 0  # requests whose body is still coming
+        self.in_flight = self.arriving = 0  # requests that are here, and whose body is still coming
         self.draining = False
         self._delivered = Memo[str, bool](DELIVERED)
         self._raised: set[str] = set()
@@ -161,7 +162,7 @@ class Proxy:
             return await self._health(route)
         if self._full():
             return self._shed()
-        if self.tenancy is not None and (refused := await self.tenancy.meet(request)) is not None:
+        if self.tenancy is not None and (refused := await self.tenancy.meet(request, target.surface)) is not None:
             return refused
         read = target.surface is not None and request.method == "POST"
         if read and not request.content.is_eof() and await self._arrival(request) and self._full():
@@ -215,8 +216,7 @@ class Proxy:
     def _shed(self) -> web.Response:
         self.telemetry.count("shed", {"reason": "draining" if self.draining else "in_flight"}, 1)
         message = "guardproxy is at its bound of requests under way (overload.max_in_flight); try again in a moment"
-        error = Overloaded(message)
-        return _error(api.SURFACES["chat"], error, [("Retry-After", "1")])
+        return _error(api.SURFACES["chat"], Overloaded(message), [("Retry-After", "1")])
 
     def fault(self, what: str) -> None:
         """A fault of ours: logged with its place, counted. Called where it was caught."""
@@ -294,7 +294,3 @@ class Proxy:
             if gone_s >= third_s:
                 gone_s = 0.0
                 await self.books.renew(self.lease_ms)
-
-
-def _no_offset(_headers: Mapping[str, str]) -> int:
-    return 0

@@ -17,7 +17,7 @@ from guardproxy.api.chat import GAP, Gate
 from guardproxy.core.edit import DropCalls, PutBack
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import UpstreamError
-from guardproxy.http import approving, attempt, checking, deciding, relay, own_words
+from guardproxy.http import approving, attempt, checking, deciding, own_words, relay, room
 from guardproxy.http.look import Look, left, take_over
 from guardproxy.http.outlet import Outlet
 
@@ -165,7 +165,7 @@ class Guarded:
     async def extend(self, more: Sequence[bytes] = ()) -> bool:
         """Hold what one more attempt may cost, under the same token; with `more` messages than stand there now."""
         turn = self.turn
-        return await turn.proxy.books.extend(turn.opening, turn.need_more(sum(map(len, (*self.rounds, *more)))))
+        return await turn.proxy.books.extend(turn.opening, room.more(turn, sum(map(len, (*self.rounds, *more)))))
 
     # --------------------------------------------------------------------------------------- what the client is told
 

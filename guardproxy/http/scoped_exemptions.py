@@ -36,7 +36,7 @@ class ScopedExemptions:
             every = await self._read(org, every)
         if not every:
             return ()
-        return scoped_exemption.own_words(
+        return scoped_exemption.standing(
             every, view.session, lambda: scoped_exemption.agent_of(ask, printer), view.now_ms
         )
 
@@ -55,7 +55,7 @@ class ScopedExemptions:
 
     async def _read(self, org: str, before: tuple[ScopedExemption, ...]) -> tuple[ScopedExemption, ...]:
         try:
-            version, every = await self._labels().own_words(org)
+            version, every = await self._labels().standing(org)
         except StoreError as error:
             _log.warning("the exemptions of %s cannot be read, those known hold: %s", org, error)
             return before

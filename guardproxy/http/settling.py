@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from guardproxy.core.view import Closing
 from guardproxy.errors import GuardError, StoreError
-from guardproxy.http import closing, reporting, own_words
+from guardproxy.http import closing, own_words, reporting, soft_limits
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
@@ -42,6 +42,8 @@ def _settle(turn: Turn) -> None:
     if turn.outcome.stands and not turn.kept:
         own_words.keep(turn)
     told = closing.closing_of(turn, view, report)
+    if turn.dues:
+        soft_limits.settled(turn, told.spent)
     if told.close or told.pause:
         kind = "run.cut" if told.close else "run.paused"
         data = {"rule": turn.decision.rule, "reason": turn.decision.reason, "turn": view.turn, "thread": view.thread}
