@@ -25,6 +25,7 @@ from guardproxy.store.checkpoints import Checkpoints
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
 from guardproxy.store.meter import Meter
+from guardproxy.store.orphans import Orphans
 from guardproxy.store.registry import Registry
 from guardproxy.store.runs import Runs
 from guardproxy.store.stays import Stays
@@ -55,6 +56,7 @@ SCRIPTS = {
     "note": ("state.lua", "note.lua"),
     "meter": ("state.lua", "meter.lua"),
     "sweep": ("sweep.lua",),
+    "orphan": ("orphan.lua",),
     "stay": ("stay.lua",),
     "renew": ("renew.lua",),
     "idle": ("state.lua", "look.lua", "idle.lua"),
@@ -86,6 +88,7 @@ class Store:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.stays = Stays(client)
+        self.orphans = Orphans(client)
         self.labels = Labels(client)
         self.approvals = Approvals(client)
         self.runs = Runs(client)
@@ -166,11 +169,6 @@ class Store:
         """
         words = _codec.extension(token, secrets.token_hex(8), lines, offset_ms)
         return await self._client.run("extend", _key(org), words) == 1
-
-    async def note(self, org: str, session: str, thread: str, ledger: Mapping[str, bytes]) -> int:
-        """Keep ledger entries of a turn that was not admitted; how many were new. A thread must be known for that."""
-        head = _codec.bare((session, thread, list(ledger)))
-        return int(str(await self._client.run("note", _key(org), (head, *ledger.values()))))
 
     async def renew(self, org: str, token: str, lease_ms: int, offset_ms: int = 0) -> None:
         """Lengthen a hold to `lease_ms` from now; never shorten it."""

@@ -48,6 +48,12 @@ class Runs:
     def __init__(self, client: Client) -> None:
         self._client = client
 
+    async def note(self, org: str, session: str, thread: str, ledger: Mapping[str, bytes]) -> int:
+        """Keep ledger entries of a turn that was not admitted; how many were new. A thread must be known for that."""
+        head = bare((session, thread, list(ledger)))
+        kept = await self._client.run("note", prefix(org).encode(), (head, *ledger.values()))
+        return kept if isinstance(kept, int) else 0
+
     async def pause(
         self,
         org: str,

@@ -216,12 +216,18 @@ async def test_a_killed_parent_releases_nothing_and_loses_nothing(tmp_path: Path
         await after_all(agent, one, provider)
 
 
-async def test_a_request_that_is_held_dies_with_its_worker_and_its_call_does_not(tmp_path: Path) -> None:
-    config = {**CONFIG, "policy": {"approvals": {"way": "hold", "hold_seconds": 60}}}
+GREETED: list[Json] = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "What can I do?"}]
+
+
+@pytest.mark.parametrize("begun", [[], GREETED], ids=["the first request", "a later one"])
+async def test_a_request_that_is_held_dies_with_its_worker_and_its_call_does_not(
+    tmp_path: Path, begun: list[Json]
+) -> None:
+    """Also before its lease ends: the client asks again at once, and nobody is asked a second time."""
+    config = {**CONFIG, "store": {}, "policy": {"approvals": {"way": "hold", "hold_seconds": 60}}}
     async with served(tmp_path, config) as (provider, running):
         provider.script = lambda got: Said("Ok.") if got.json["messages"][-1]["role"] == "tool" else Said(calls=[CALL])
-        opening = [say("Hello."), {"role": "assistant", "content": "What can I do?"}, say("Clean up.")]
-        agent = Agent(running, "held", messages=opening)
+        agent = Agent(running, "held", messages=[*begun, say("Clean up.")])
         asking = asyncio.ensure_future(agent.ask())
         one = await asked(running)
         killed = running.workers()
