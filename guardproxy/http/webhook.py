@@ -55,6 +55,16 @@ EVENTS: Mapping[str, Mapping[str, str]] = {
         "by": 'who decided; "" = nobody did in time',
         "why": "the reason that they gave",
     },
+    "budget.soft": {
+        "scope": "whose budget: org, team, key, user or model",
+        "name": "the name of that org, team, key, user or model",
+        "kind": "what is limited, as in the configuration: tokens, cost, requests, ...",
+        "window": "hour, day, week, month or total",
+        "percent": "the soft limit that was passed",
+        "limit": "the hard limit, in the units of the configuration",
+        "used": "how much of it is used",
+        "resets_at": "when the window ends; null = it does not",
+    },
     "run.paused": _RUN,
     "run.cut": _RUN,
 }

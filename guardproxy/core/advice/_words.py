@@ -28,6 +28,7 @@ def quoted(text: str, most: int = 80) -> str:
 
 
 def named(template: str, tool: str) -> str:
+    """A sentence about a tool."""
     return template.format(tool=tool_name(tool))
 
 
@@ -37,6 +38,7 @@ def tool_name(name: str) -> str:
 
 
 def because(words: ModuleType, reason: str) -> str:
+    """The sentence that gives a reason, if there is one."""
     plain = harmless(reason).rstrip(".。")
     return str(words.BECAUSE).format(reason=plain) if plain else ""
 
