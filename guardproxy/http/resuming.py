@@ -117,6 +117,9 @@ async def _release(turn: Turn, approval: Approval, held: Held) -> web.StreamResp
     """The call that was allowed, as the model's answer: once, whoever asks."""
     try:
         if not await claiming.claimed(turn, approval.id):
+            now, _ = await verdict.found(turn, approval.id)
+            if now is not None and now.token not in ("", turn.opening.token):  # another turn was first
+                await _handed_on(turn, now, held)
             return None
     except RunHeld as stopped:
         return await turn.reply(stopped_notice(turn, stopped, approval, held))
