@@ -373,8 +373,10 @@ if not aside then
   if t.state == 'failed' or t.state == 'abandoned' or t.answer == 'empty' then
     call('ZREM', P .. 'f:' .. t.conversation, run)
   end
+  -- But for the notice of a call that waits: no other run has it, and who asks on with it must meet the call, also after
+  -- an attempt that did not take it.
   local left = { 'DEL' }
-  for i = 1, #links do
+  for i = 1, t.waits == '' and #links or 0 do
     local given = asked[3 + i]
     if given == MANY then
       call('ZREM', P .. 'm:' .. links[i], run)
