@@ -7,8 +7,7 @@ told to the store when it is back, once per token. Policy `closed`: `StoreError`
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -42,7 +41,6 @@ class TurnStore(Protocol):
     async def begin(self, opening: Opening) -> View: ...
     async def settle(self, closing: Closing) -> None: ...
     async def renew(self, org: str, token: str, lease_ms: int) -> None: ...
-    async def note(self, org: str, session: str, record: bytes, once: str) -> None: ...
     async def extend(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> bool: ...
     async def claim(self, org: str, name: str, ttl_ms: int) -> bool: ...
     @property
@@ -114,11 +112,6 @@ class Books:
             self.live.pop(closing.token, None)
         done(went_well)
 
-    async def note(self, org: str, session: str, record: bytes, once: str) -> None:
-        """Keep the record of a turn that held nothing. Never raises: it is only for who looks later."""
-        with suppress(StoreError):
-            await self._store.note(org, session, record, once)
-
     async def extend(self, opening: Opening, lines: Sequence[Line]) -> bool:
         """Hold what one more attempt of a turn may use. Without the store only a policy that is open has room."""
         if opening.token in self._openings:
@@ -127,6 +120,11 @@ class Books:
             return await self._store.extend(opening.org, opening.token, lines, opening.offset_ms)
         except StoreError:
             return not self._closed
+
+    async def note(self, opening: Opening, session: str, thread: str, ledger: Mapping[str, bytes]) -> None:
+        """Keep what was said in a turn that is not settled. What is begun here has no ledger."""
+        if ledger and opening.token not in self._openings:
+            await self._store.runs.note(opening.org, session, thread, ledger)
 
     async def meter(self, org: str, token: str, lines: Sequence[Line], lease_ms: int, offset_ms: int) -> View | None:
         """Hold what a request that is not read needs. None: the store is away, and the policy lets it through."""

@@ -64,6 +64,10 @@ def paragraphs(run: Run, where: str = "") -> list[str]:
         "threads": f"{len(known.threads)}: {', '.join(visible(one, 40) for one in known.threads[:5])}",
     }
     lines = [f"{name:<11}{text}" for name, text in facts.items() if text]
+    if run.answer is not None:
+        said = (run.answer.text, *(f"{tool}({given})" for tool, given in run.answer.calls))
+        lines += [f"{'answer':<11}{visible(text)} (not handed on)" for text in said if text]
+        lines += [f"{'not passed':<11}{visible(one)}" for one in run.answer.wrong]
     lines.append("history" if run.history else "history    nobody changed anything")
     for one in run.history:
         why = f": {visible(one.why)}" if one.why else ""

@@ -14,9 +14,10 @@ import orjson
 
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.errors import BadAsk, GuardError
-from guardproxy.http import people, reach
+from guardproxy.http import people, reach, unaccepted
 from guardproxy.http.sealed import CHECKPOINT, Sealer
 from guardproxy.http.terminal import visible
+from guardproxy.http.unaccepted import Unaccepted
 from guardproxy.store.audit import Entry
 from guardproxy.store.known import Known
 from guardproxy.store.redis import Store
@@ -49,6 +50,7 @@ class Run:
     records: Sequence[TurnRecord]
     history: Sequence[Change] = ()
     opened_ms: int = 0
+    answer: Unaccepted | None = None  # that did not pass its checks
 
     @property
     def outcome(self) -> str:
@@ -110,8 +112,12 @@ class Runs:
         known = await self._store.session_state(self._org, session)
         if known is None:
             raise await reach.unknown(self._store, self._org, session)
-        run, history = await asyncio.gather(self.of(known), self._store.runs.history(self._org, session))
-        return replace(run, history=history)
+        run, history, answer = await asyncio.gather(
+            self.of(known),
+            self._store.runs.history(self._org, session),
+            unaccepted.kept(self._store.checkpoints, self._sealer, self._org, session),
+        )
+        return replace(run, history=history, answer=answer)
 
     async def act(self, verb: str, session: str, by: str, why: str = "", expect: str = "") -> Run:
         """Do one of `VERBS`, or change nothing and say why not. `expect`: the version that the caller saw."""
@@ -213,10 +219,14 @@ def used(run: Run) -> dict[str, float]:
     return {row.setting: amount / row.scale if row.scale > 1 else amount for row, amount in counted.items() if amount}
 
 
-def whole_json(run: Run) -> dict[str, object]:
-    """One session with who changed it, when, how and why, the newest last."""
+def whole_json(run: Run, *, content: bool = True) -> dict[str, object]:
+    """One session with who changed it, when, how and why, the newest last. `content` False: it is not for who asks."""
     changes = [{"at_ms": one.at_ms, "by": one.by, "what": one.what, "why": one.why} for one in run.history]
-    return as_json(run) | {"history": changes}
+    answer, said = run.answer if content else None, None
+    if answer is not None:
+        calls = [{"tool": tool, "arguments": given} for tool, given in answer.calls]
+        said = {"at_ms": answer.at_ms, "text": answer.text, "calls": calls, "not_passed": list(answer.wrong)}
+    return as_json(run) | {"history": changes, "unaccepted_answer": said}
 
 
 def facts(run: Run) -> dict[str, object]:

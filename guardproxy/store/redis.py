@@ -25,6 +25,7 @@ from guardproxy.store.checkpoints import Checkpoints
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
 from guardproxy.store.meter import Meter
+from guardproxy.store.orphans import Orphans
 from guardproxy.store.policies import Policies
 from guardproxy.store.registry import Registry
 from guardproxy.store.runs import Runs
@@ -53,8 +54,10 @@ SCRIPTS = {
     "begin": ("state.lua", "resolve.lua", "begin.lua"),
     "settle": ("state.lua", "settle.lua", "handover.lua", "handed.lua"),
     "extend": ("state.lua", "extend.lua"),
+    "note": ("state.lua", "note.lua"),
     "meter": ("state.lua", "meter.lua"),
     "sweep": ("sweep.lua",),
+    "orphan": ("orphan.lua",),
     "stay": ("stay.lua",),
     "renew": ("renew.lua",),
     "idle": ("state.lua", "look.lua", "idle.lua"),
@@ -87,6 +90,7 @@ class Store:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.stays = Stays(client)
+        self.orphans = Orphans(client)
         self.labels = Labels(client)
         self.approvals = Approvals(client)
         self.runs = Runs(client)
@@ -192,15 +196,6 @@ class Store:
         """Whether the caller is the first to ask within `ttl_ms`: for what must happen once."""
         key = f"{_codec.prefix(org)}claim:{name}"
         return await self._client.command("SET", key, "1", "NX", "PX", ttl_ms) is not None
-
-    async def note(self, org: str, session: str, record: bytes, once: str) -> None:
-        """Keep the record of a turn that held nothing, which no closing brings; of equal ones (`once`) the first."""
-        if not await self.claim(org, f"noted:{session}:{once}", 10 * 60_000):
-            return
-        key = f"{_codec.prefix(org)}x:{session}"
-        await self._client.command("RPUSH", key, record)
-        await self._client.command("LTRIM", key, -RECORDS, -1)
-        await self._client.command("PEXPIRE", key, 25 * 3_600_000)  # RUN_TTL of state.lua
 
     async def records(self, org: str, session: str) -> list[bytes]:
         """The newest 256 turn records of a session, oldest first."""

@@ -38,7 +38,6 @@ class Scripted:
         self.renewed: list[tuple[str, int]] = []
         self.extended: list[tuple[str, str, tuple[Line, ...], int]] = []
         self.room = True
-        self.noted: list[tuple[str, str, bytes, str]] = []
 
     def _reach(self) -> None:
         if not self.up:
@@ -52,10 +51,6 @@ class Scripted:
     async def settle(self, closing: Closing) -> None:
         self._reach()
         self.settled.append(closing)
-
-    async def note(self, org: str, session: str, record: bytes, once: str) -> None:
-        self._reach()
-        self.noted.append((org, session, record, once))
 
     async def renew(self, org: str, token: str, lease_ms: int) -> None:
         self._reach()
@@ -217,14 +212,3 @@ async def test_a_turn_that_was_begun_here_is_extended_here() -> None:
 
     assert await kept.extend(one, (LINE,))
     assert store.extended == []
-
-
-async def test_a_note_is_for_who_looks_later() -> None:
-    """It never is the cause of a failed request."""
-    store = Scripted()
-    found = books(store)
-    await found.note("o", "s", b"{}", "once")
-    store.up = False
-    await found.note("o", "s", b"{}", "again")
-
-    assert store.noted == [("o", "s", b"{}", "once")]
