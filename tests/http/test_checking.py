@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from guardproxy.http import in_words
+from guardproxy.http import in_words, sessions
 from guardproxy.http.sessions import Runs
 from guardproxy.store.redis import Store
 from tests.http.test_guarded import Agent, paired, then

@@ -23,7 +23,9 @@ def carried_out(decision: Decision, language: str = "en", **view: str) -> tuple[
 HELD: dict[str, tuple[dict[str, str], Decision, tuple[str, ...]]] = {
     # how the store says that it is held, the decision, what the answer says
     "by a person": (
-        {"paused": "operator", "paused_why": "look at the numbers"}, PAUSED, ("look at the numbers", "guardproxy sessions resume run-7")),
+        {"paused": "operator", "paused_why": "look at the numbers"},
+        PAUSED,
+        ("look at the numbers", "guardproxy sessions resume run-7")),
     "by an approval": (
         {"paused": "approval", "approval": "apr_1"},
         replace(PAUSED, rule="tools.approval", reason="delete"),
