@@ -33,7 +33,7 @@ def turn(*episodes: Episode, language: str = "en", on_cut: str = "cut") -> Any:
         language=language,
         put_back=(),
         surface=chat,
-        proxy=SimpleNamespace(policy=Policy(on_cut=on_cut)),
+        chosen=SimpleNamespace(policy=Policy(on_cut=on_cut)),
     )
 
 
