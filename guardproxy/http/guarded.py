@@ -89,13 +89,16 @@ class Guarded:
         calls = turn.inspection is not None and self.drop is None
         if turn.ask.choices > 1 or not (text or calls):
             return None
-        return Gate(_every if calls and turn.chosen.wants.people else partial(_wanted, turn, calls, text), text=text)
+        firm = bool(text) or (turn.inspection is not None and turn.inspection.enforces)
+        every = calls and turn.chosen.wants.people
+        return Gate(partial(_wanted, turn, calls, text), text=text, every=every, firm=firm)
 
     # -------------------------------------------------------------------------------------------- what we say to it
 
     async def _judge(self, look: Look) -> web.StreamResponse | None:
         """The response, or None where the model is to be asked again."""
         turn = self.turn
+        attempt.note_unread(turn, look)
         if look.encoded or self.gate() is None:
             take_over(turn, look, dropped=look.drop is not None)
             await checking.report(self, look)
@@ -228,7 +231,3 @@ def _wanted(turn: Turn, calls: bool, final: bool, tool: str) -> bool:  # noqa: F
     if calls and turn.inspection is not None and turn.inspection.concerns(tool):
         return True
     return final and any(rule.concerns(tool) for rule in turn.chosen.policy.tools.final)
-
-
-def _every(_tool: str) -> bool:
-    return True
