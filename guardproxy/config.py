@@ -149,6 +149,7 @@ class Config(Section):
         yield from _vain.policies(self.policies)
         for name, one in self.policies_in_force().items():
             yield from _vain.tools("" if name == _policies.DEFAULT else f"policies.{name}.", one.policy)
+        yield from _vain.open_to_clients(self.policies_in_force(), self.policies)
         if self.has_default:
             return  # it serves all models
         served = [glob for one in self.upstreams for glob in one.models]
