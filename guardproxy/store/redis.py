@@ -25,6 +25,7 @@ from guardproxy.store.checkpoints import Checkpoints
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
 from guardproxy.store.meter import Meter
+from guardproxy.store.orphans import Orphans
 from guardproxy.store.policies import Policies
 from guardproxy.store.registry import Registry
 from guardproxy.store.runs import Runs
@@ -53,8 +54,10 @@ SCRIPTS = {
     "begin": ("state.lua", "resolve.lua", "begin.lua"),
     "settle": ("state.lua", "settle.lua", "handover.lua", "handed.lua"),
     "extend": ("state.lua", "extend.lua"),
+    "note": ("state.lua", "note.lua"),
     "meter": ("state.lua", "meter.lua"),
     "sweep": ("sweep.lua",),
+    "orphan": ("orphan.lua",),
     "stay": ("stay.lua",),
     "renew": ("renew.lua",),
     "idle": ("state.lua", "look.lua", "idle.lua"),
@@ -87,6 +90,7 @@ class Store:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.stays = Stays(client)
+        self.orphans = Orphans(client)
         self.labels = Labels(client)
         self.approvals = Approvals(client)
         self.runs = Runs(client)
