@@ -1,7 +1,7 @@
 """Where a running proxy's admin listener is, for commands on the same machine: a file in its data directory.
 
-The listener proves that it knows the file's mark, so that no command takes another proxy for it, or whoever has the port
-by now: a command sends its token there, and changes what it is told to change there.
+The listener proves that it knows the mark of the file, so that no command takes another proxy, or whoever has the port
+by now, for it: a command sends its token there, and changes what it is told to change there.
 """
 
 from __future__ import annotations
