@@ -38,7 +38,7 @@ def lines(config: Config, policy: Policy) -> Iterator[str]:
 
 def _named(config: Config) -> Iterator[str]:
     """The policies beside the default one: their versions, and for what they are chosen."""
-    for name, one in config.policies_in_force().items():
+    for name, one in config.in_force.items():
         section = config.policies.get(name)
         if section is None:
             continue

@@ -7,6 +7,7 @@ a document are reported at once. A running turn keeps the tree it began with: re
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -147,8 +148,9 @@ class Config(Section):
     def _vain(self) -> Iterator[str]:
         """Rules of policies, tools and budgets that can never match."""
         yield from _vain.policies(self.policies)
-        for name, one in self.policies_in_force().items():
+        for name, one in self.in_force.items():
             yield from _vain.tools("" if name == _policies.DEFAULT else f"policies.{name}.", one.policy)
+        yield from _vain.open_to_clients(self.in_force, self.policies)
         if self.has_default:
             return  # it serves all models
         served = [glob for one in self.upstreams for glob in one.models]
@@ -165,8 +167,9 @@ class Config(Section):
         """The default policy as `core` takes it."""
         return _policies.value(self.policy, self._tool_rules)
 
-    def policies_in_force(self) -> dict[str, InForce]:
-        """All policies by name, the default one first."""
+    @cached_property
+    def in_force(self) -> dict[str, InForce]:
+        """All policies by name, the default one first. Some milliseconds each, the first time."""
         every = {_policies.DEFAULT: self.policy, **self.policies}
         return {name: _policies.in_force(name, one, self._tool_rules) for name, one in every.items()}
 

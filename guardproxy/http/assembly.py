@@ -83,7 +83,7 @@ def _policies_of(config: Config, private: frozenset[str]) -> Policies:
     options = _sections.value(config.chat, Options)
     verifiers: dict[str, Verifier] = {}
     every = {}
-    for name, one in config.policies_in_force().items():
+    for name, one in config.in_force.items():
         section, policy = one.section.verifier, one.policy
         enforced = policy.mode == "enforce"
         verifier = None

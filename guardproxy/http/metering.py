@@ -59,7 +59,7 @@ async def held(proxy: Proxy, request: web.BaseRequest, tenant: Tenant, route: st
     due = proxy.budgets.of(tenant, "", time.time_ns() // 1_000_000 + offset_ms) if proxy.budgets.meter(tenant) else ()
     if request.method in SAFE:
         due = tuple([one for one in due if is_rate(one.key)])
-    elif policy.unmetered == "refuse" and policy.mode == "enforce" and proxy.budgets.meter(tenant, but=COUNTED):
+    elif policy.unmetered == "refuse" and proxy.policies.budgets_hold and proxy.budgets.meter(tenant, but=COUNTED):
         message = f"{route} is not counted, and there are budgets here that it would pass by (policy.unmetered)"
         raise Denied(error_of(BadAsk(message, code="route_not_metered")))
     due = tuple([one for one in due if one.budget.dimension in COUNTED])
@@ -76,7 +76,7 @@ async def held(proxy: Proxy, request: web.BaseRequest, tenant: Tenant, route: st
 
 async def _admitted(proxy: Proxy, tenant: Tenant, policy: Policy, due: Sequence[Due], offset_ms: int) -> str:
     """The token of the hold; "" where nothing is counted, since the store is away."""
-    lines = tenant_budget.lines(due, Need(0, 0, 0), enforce=policy.mode == "enforce")
+    lines = tenant_budget.lines(due, Need(0, 0, 0), enforce=proxy.policies.budgets_hold)
     until, poll_ms = time.monotonic() + room.WAIT_S, room.POLL_MS
     while True:
         token = proxy.token()

@@ -21,6 +21,7 @@ from typing import Any
 from aiohttp import web
 
 from guardproxy import config as configs, secrets
+from guardproxy.config import Config
 from guardproxy.errors import GuardError
 from guardproxy.http.app import Proxy
 from guardproxy.http.assembly import assemble
@@ -97,8 +98,7 @@ class Worker:
 
     async def reload(self, document: Mapping[str, Any]) -> None:
         """Swap in a proxy of another configuration; requests under way keep the old one until they are done."""
-        config = configs.build(document)
-        await asyncio.to_thread(config.price_list)  # a large file takes a quarter of a second: streams must not stand
+        config = await asyncio.to_thread(_prepared, document)
         fresh = self._assemble(config)
         await fresh.start()
         old, self.proxy = self.proxy, fresh
@@ -117,6 +117,16 @@ class Worker:
         await self.telemetry.shutdown()
         await self._channel.send("snapshot", snapshot=self.telemetry.snapshot().to_json().decode())
         await self.store.close()
+
+
+def _prepared(document: Mapping[str, Any]) -> Config:
+    """A configuration whose large parts are read: a price file or many policies take a quarter of a second, and streams
+    must not stand so long.
+    """
+    config = configs.build(document)
+    config.price_list()
+    _ = config.in_force
+    return config
 
 
 async def _retire(proxy: Proxy) -> None:
