@@ -80,7 +80,7 @@ def _look(run: Guarded, answer: Answer) -> Look:
     """Our look at an answer. One that nobody can read is none, where a call in it must not pass unjudged."""
     turn = run.turn
     look = turn.look = Look(turn, answer, gate=run.gate(), joint=turn.joint, drop=run.drop)
-    if look.blind and (turn.proxy.wants.guards or not run.first):
+    if look.blind and (turn.chosen.wants.guards or not run.first):
         turn.look = None
         encoding = answer.header("content-encoding")
         base = (turn.outcome.upstream or turn.proxy.upstream).base
