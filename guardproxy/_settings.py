@@ -159,13 +159,13 @@ class Limits(Section):
 
 
 class Webhook(Section):
-    """A server of yours that is told of events: approvals asked and decided, runs paused and cut. `secret` signs.
+    """A server of yours that is told of events: approvals, runs paused and cut, soft limits passed. `secret` signs.
 
     Without a `url` nobody is told.
     """
 
     url: kinds.OptionalHttpUrl = Field(default=None, repr=False)
-    secret: Text = Field(default="", repr=False, min_length=0)
+    secret: str = Field(default="", repr=False)
     timeout_seconds: Seconds = 5.0
 
     @model_validator(mode="after")
@@ -177,7 +177,7 @@ class Verifier(Section):
     """A server of yours that is asked whether a final answer passes. `fail`: what counts when it gives no verdict."""
 
     url: kinds.OptionalHttpUrl = Field(default=None, repr=False)
-    secret: Text = Field(default="", repr=False, min_length=0)
+    secret: str = Field(default="", repr=False)
     timeout_seconds: Annotated[Seconds, Field(le=60)] = 10.0
     fail: Literal["open", "closed"] = "open"
     mode: Literal["observe", "enforce"] = "enforce"

@@ -6,19 +6,20 @@ a document are reported at once. A running turn keeps the tree it began with: re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 
-from guardproxy import _document, _hosts, _kinds as kinds, _sections, _upstreams, price_file
+from guardproxy import _document, _hosts, _policies, _sections, _upstreams, _vain, price_file
+from guardproxy._budgets import Budgets
+from guardproxy._policies import InForce, Policies, PolicySection
 from guardproxy._settings import (
     Admin,
     Auth,
-    Limits,
     Listen,
     Outgoing,
     Overload,
@@ -27,61 +28,16 @@ from guardproxy._settings import (
     StoreSection,
     TelemetrySection,
     Upstream,
-    Verifier,
     Webhook,
 )
 from guardproxy._upstreams import Failover, NamedUpstream
 from guardproxy.api.chat import Options
-from guardproxy.core import completion, detectors, hygiene, presets, proposals
-from guardproxy.core.budget import DIMENSIONS, Limit
 from guardproxy.core.fingerprint import Rules
-from guardproxy.core.policy import PROFILES, Policy
+from guardproxy.core.policy import Policy
 from guardproxy.core.pricing import Rates
-from guardproxy.core.terms import Approvals, Checkpoints, Final
 from guardproxy.core.tool_rules import ToolRules
+from guardproxy.core.windows import Budget
 from guardproxy.errors import ConfigError
-
-Detectors = _sections.detectors(Section, detectors.RULES)
-"""One section a rule: `enabled`, `mode`, and the fields of its Settings (a triple is written [nudge, firm, cut])."""
-
-Hygiene = _sections.parts(Section, "Hygiene", hygiene.KINDS)
-"""One section a kind of hygiene of tool results."""
-
-Completion = _sections.parts(Section, "Completion", completion.CHECKS)
-"""One section a check of final answers."""
-
-Arguments = _sections.section(Section, "Arguments", proposals.CHECKS["arguments"].Settings)
-FinalSection = _sections.section(Section, "FinalSection", Final)
-ApprovalsSection = _sections.section(Section, "ApprovalsSection", Approvals)
-CheckpointsSection = _sections.section(Section, "CheckpointsSection", Checkpoints)
-
-
-class PolicySection(Section):
-    """What is done about loops and budgets. `mode: observe` reports and does nothing. `detectors` over `preset`.
-
-    `refuse`: what becomes of a call that repeats a loop, or that is forbidden (`tools.deny`). `on_cut`, `on_budget`:
-    `pause` hands the run to a person in place of its end.
-    """
-
-    mode: Literal["enforce", "observe"] = "enforce"
-    language: Literal["auto", "en", "zh"] = "auto"
-    profile: Literal["coding", "qa", "cross_system", "none"] = "coding"
-    preset: Literal["strict", "balanced", "patient"] = "balanced"
-    limits: Limits = Limits()
-    detectors: Detectors = Field(default_factory=Detectors)  # type: ignore[valid-type]  # a model made at import
-    usage: Literal["splice", "estimate"] = "splice"
-    default_output_hold: kinds.Hold = 4096
-    refuse: kinds.Mode = "enforce"
-    arguments: Arguments = Field(default_factory=Arguments)  # type: ignore[valid-type]  # models made at import
-    hygiene: Hygiene = Field(default_factory=Hygiene)  # type: ignore[valid-type]
-    completion: Completion = Field(default_factory=Completion)  # type: ignore[valid-type]
-    final: FinalSection = Field(default_factory=FinalSection)  # type: ignore[valid-type]
-    approvals: ApprovalsSection = Field(default_factory=ApprovalsSection)  # type: ignore[valid-type]
-    checkpoints: CheckpointsSection = Field(default_factory=CheckpointsSection)  # type: ignore[valid-type]
-    verifier: Verifier = Verifier()
-    on_cut: Literal["cut", "pause"] = "cut"
-    on_budget: Literal["deny", "pause"] = "deny"
-
 
 Tools = _sections.section(Section, "Tools", Rules, ToolRules)
 """Knowledge about tools (the fields of `core.fingerprint.Rules`) and rules of single calls (`core.tool_rules`)."""
@@ -101,7 +57,9 @@ class Config(Section):
     failover: Failover = Failover()
     store: StoreSection = StoreSection()
     policy: PolicySection = Field(default_factory=PolicySection)
+    policies: Policies = Field(default_factory=dict)
     prices: Prices = Prices()
+    budgets: Budgets = ()
     overload: Overload = Overload()
     webhook: Webhook = Webhook()
     outgoing: Outgoing = Outgoing()
@@ -109,10 +67,16 @@ class Config(Section):
     tools: Tools = Field(default_factory=Tools)  # type: ignore[valid-type]  # a model made at import
     chat: Chat = Field(default_factory=Chat)  # type: ignore[valid-type]  # a model made at import
 
+    @model_validator(mode="before")
+    @classmethod
+    def _inherited(cls, document: object) -> object:
+        return _policies.inherited(document)
+
     @model_validator(mode="after")
     def _closed(self) -> Config:
         """Nobody serves the world by mistake, has keys that are not used, or asks a server inside by its address."""
         urls = {"webhook.url": self.webhook.url, "policy.verifier.url": self.policy.verifier.url}
+        urls |= {f"policies.{name}.verifier.url": one.verifier.url for name, one in self.policies.items()}
         _hosts.check(urls, self.outgoing.private_hosts)
         if self.auth.opens(self.listen.host):
             raise ValueError(
@@ -178,7 +142,21 @@ class Config(Section):
             keyless = {}
         elif default and not self.upstream.api_key:
             keyless[_upstreams.RESERVED] = self.upstream.url
-        return list(_upstreams.warnings(self.upstreams, self.prices.models, default=default, keyless=keyless))
+        found = list(_upstreams.warnings(self.upstreams, self.prices.models, default=default, keyless=keyless))
+        return found + list(self._vain())
+
+    def _vain(self) -> Iterator[str]:
+        """Rules of policies, tools and budgets that can never match."""
+        yield from _vain.policies(self.policies)
+        for name, one in self.in_force.items():
+            yield from _vain.tools("" if name == _policies.DEFAULT else f"policies.{name}.", one.policy)
+        yield from _vain.open_to_clients(self.in_force, self.policies)
+        if self.has_default:
+            return  # it serves all models
+        served = [glob for one in self.upstreams for glob in one.models]
+        for name, named in self.policies.items():
+            yield from _vain.models(f"policies.{name}.models", named.models, served)
+        yield from _vain.models("budgets", [one.match for one in self.budgets if one.scope == "model"], served)
 
     @property
     def data_dir(self) -> Path:
@@ -186,28 +164,22 @@ class Config(Section):
         return Path(self.store.data_dir).expanduser()
 
     def policy_value(self) -> Policy:
-        """The policy as `core` takes it."""
-        policy = self.policy
-        settings, modes = _sections.chosen(policy.detectors, presets.preset_settings(policy.preset))
-        observe = policy.mode == "observe"
-        return Policy(
-            mode=policy.mode,
-            language=policy.language,
-            detectors=settings,
-            modes=modes,
-            limits=_limits(policy),
-            default_output_hold=policy.default_output_hold,
-            splice_usage=policy.usage == "splice",
-            tools=_sections.value(self.tools, ToolRules),
-            proposals=_proposals(policy),
-            hygiene=_sections.values(policy.hygiene, hygiene.KINDS, observe=observe),
-            completion=_sections.values(policy.completion, completion.CHECKS, observe=observe),
-            final=_sections.value(policy.final, Final),
-            approvals=_sections.value(policy.approvals, Approvals),
-            checkpoints=_sections.value(policy.checkpoints, Checkpoints),
-            on_cut=policy.on_cut,
-            on_budget=policy.on_budget,
-        )
+        """The default policy as `core` takes it."""
+        return _policies.value(self.policy, self._tool_rules)
+
+    @cached_property
+    def in_force(self) -> dict[str, InForce]:
+        """All policies by name, the default one first. Some milliseconds each, the first time."""
+        every = {_policies.DEFAULT: self.policy, **self.policies}
+        return {name: _policies.in_force(name, one, self._tool_rules) for name, one in every.items()}
+
+    @property
+    def _tool_rules(self) -> ToolRules:
+        return _sections.value(self.tools, ToolRules)
+
+    def budget_values(self) -> tuple[Budget, ...]:
+        """The budgets of the default org as `core` takes them."""
+        return tuple(one.value() for one in self.budgets)
 
     def rules_value(self) -> Rules:
         """The knowledge about tools as `core` takes it."""
@@ -223,41 +195,16 @@ class Config(Section):
         return price_file.read(self.prices.file) if self.prices.file else price_file.NOTHING
 
 
-def _proposals(policy: PolicySection) -> dict[str, object]:
-    """The checks of proposed calls. An observing policy refuses, repairs and pauses nothing."""
-    modes = dict.fromkeys(proposals.CHECKS, "enforce")
-    modes |= {"repeat": policy.refuse, "deny": policy.refuse, "arguments": policy.arguments.mode}  # type: ignore[attr-defined]
-    found = proposals.default_settings()
-    found["arguments"] = _sections.value(policy.arguments, proposals.CHECKS["arguments"].Settings)
-    watched = policy.mode == "observe"
-    told = {name: "observe" if watched and mode == "enforce" else mode for name, mode in modes.items()}
-    return {name: replace(settings, mode=told[name]) for name, settings in found.items()}  # type: ignore[type-var]
-
-
-def _limits(policy: PolicySection) -> tuple[Limit, ...]:
-    """The profile's limits, overridden by what the file says; null takes one away."""
-    wanted: dict[tuple[str, str], float | None] = {}
-    for setting, amount in PROFILES[policy.profile].items():
-        wanted["session" if setting == "cost_usd" else "span", setting] = amount
-    for scope, given in (("span", policy.limits.span), ("session", policy.limits.session)):
-        wanted |= {(scope, setting): getattr(given, setting) for setting in given.model_fields_set}
-    rows = {row.setting: row for row in DIMENSIONS.values()}
-    return tuple(
-        Limit(scope, rows[setting].name, max(1, round(amount * rows[setting].scale)))
-        for (scope, setting), amount in wanted.items()
-        if amount is not None
-    )
-
-
 def load(
-    path: Path | None, env: Mapping[str, str], overrides: Mapping[str, object] | None = None
+    path: Path | None, env: Mapping[str, str], overrides: Mapping[str, object] | None = None, needed: Sequence[str] = ()
 ) -> tuple[Config, _document.Document]:
     """The configuration in `path` (None: defaults) under `env`, and its plain document, from which `build` makes an
-    equal one in another process. `overrides` are values by dotted path. Raises ConfigError naming every error.
+    equal one in another process. `overrides` are values by dotted path. `needed`: see `_document.spare`. Raises
+    ConfigError naming every error.
     """
     name = str(path) if path else "configuration"
     written = _document.parse(_document.read(path), name) if path else {}
-    document, problems = _document.fill(written, env)
+    document, problems = _document.spare(*_document.fill(written, env), needed)
     if isinstance(document.get("auth"), str):  # the short form, so that what is given beside it finds its place
         document["auth"] = {"mode": document["auth"]}
     for dotted, value in (overrides or {}).items():

@@ -27,6 +27,9 @@ ELSEWHERE = {
     "errors.py": ("tests/http/test_bad_input.py", "values only; what they become is tested over HTTP"),
     "core/advice/en.py": ("tests/core/test_advice.py", "texts are data; one table for both languages"),
     "core/advice/zh.py": ("tests/core/test_advice.py", "texts are data; one table for both languages"),
+    "core/advice/limits.py": ("tests/core/test_advice.py", "one table for all texts"),
+    "core/advice/people.py": ("tests/core/test_advice.py", "one table for all texts"),
+    "http/resuming.py": ("tests/http/test_approving.py", "a call is asked about and resumed in one test"),
     "core/view.py": ("tests/store", "values only; what the store is asked and answers"),
     "replaying/told.py": ("tests/test_replay.py", "values only; what a replay makes of a run"),
     "demo/local.py": ("tests/demo/test_run.py", "needs the extra local-model; run there if it is installed"),
@@ -34,7 +37,6 @@ ELSEWHERE = {
     "http/handing_on.py": ("tests/http/test_passing.py", "how every answer to a route that is not read goes out"),
     "http/settling.py": ("tests/http/test_turn.py", "the end of every turn; with the store there, away and failing"),
     "http/panic.py": ("tests/http/test_serve.py", "needs a running proxy"),
-    "http/trace.py": ("tests/http/test_serve.py", "needs a store with a session in it"),
 }
 """Source files without a test file of their own name: where they are tested, and why there."""
 

@@ -12,13 +12,15 @@ from typing import NamedTuple
 
 from guardproxy.core.model import Flag, Kind, Line, Trail, value
 from guardproxy.core.view import Spent, View
+from guardproxy.core.windows import is_rate
 
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
     """One kind of budget. `setting` is its name in the configuration, `scale` turns a setting into the unit counted.
 
-    `judged`: not held in the store but read off the steps. `clock`: used = time since the scope began.
+    `judged`: not held in the store but read off the steps. `clock`: used = time since the scope began. `tenants`: of
+    tenants only, no session has a limit of it.
     """
 
     name: str
@@ -27,6 +29,7 @@ class Dimension:
     scale: int = 1
     judged: bool = False
     clock: bool = False
+    tenants: bool = False
 
     def show(self, amount: int) -> str:
         """An amount as people read it, in the unit of the setting."""
@@ -34,6 +37,19 @@ class Dimension:
             return f"{amount:,}"
         shown = f"{amount / self.scale:,.4f}".rstrip("0").rstrip(".")
         return f"${shown}" if self.name == "cost_microusd" else f"{shown} s"
+
+
+def duration(seconds: float) -> str:
+    """A stretch of time in its two largest units: `2 d 3 h`, `23 h 59 min`, `40 s`."""
+    left = round(seconds)
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count} {unit}" if count else "")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if part) or "0 s"
 
 
 DIMENSIONS: Mapping[str, Dimension] = {
@@ -49,6 +65,8 @@ DIMENSIONS: Mapping[str, Dimension] = {
         Dimension("consecutive_failures", "consecutive_failures", "failures", judged=True),
         Dimension("same_call", "same_call", "calls", judged=True),
         Dimension("calls_per_tool", "calls_per_tool", "calls", judged=True),
+        Dimension("requests", "requests", "requests", tenants=True),
+        Dimension("concurrent_requests", "concurrent_requests", "requests", tenants=True),
     )
 }
 
@@ -114,8 +132,10 @@ def last_affordable(view: View) -> Spent | None:
     """
     turns = -1  # not looked for yet
     for spent in view.spent:
-        (_, dimension, hold, limit, _, clock), used, held = spent  # taken apart: a look by name costs three times that
-        if limit < 0:
+        (_, dimension, hold, limit, key, clock), used, held = (
+            spent  # taken apart: a look by name costs three times that
+        )
+        if limit < 0 or (key and is_rate(key)):  # of a rate there is more in a moment
             continue
         # Turns that are held are used up; other holds of calls beside this one mostly give something back.
         held = held if dimension == "turns" else hold
@@ -171,8 +191,8 @@ def failing(trail: Trail) -> int:
 def remaining(view: View) -> str:
     """JSON of what is left, the tightest line of each dimension: the value of `x-guardproxy-budget-remaining`."""
     left: dict[str, int] = {}
-    for (_, dimension, _, limit, _, clock), used, held in view.spent:
-        if limit < 0:
+    for (_, dimension, _, limit, key, clock), used, held in view.spent:
+        if limit < 0 or (key and is_rate(key)):
             continue
         rest = limit - used if clock else limit - used - held
         known = left.get(dimension)

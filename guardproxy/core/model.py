@@ -19,11 +19,6 @@ def value(cls: type[T]) -> type[T]:
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
-def unset(cls: type[T]) -> T:
-    """A value of which every field is then set by hand: a third of what forty keywords cost, in the few hot places."""
-    return object.__new__(cls)
-
-
 Fp = bytes  # a fingerprint: 16 bytes, keyed
 NO_FP: Fp = bytes(16)  # no fingerprint: an unanswered call has no result, a success has no error signature
 

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, TypeVar
 from aiohttp import web
 
 from guardproxy import api
-from guardproxy.api.chat import OFF, Options
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.memo import Memo
-from guardproxy.core.policy import Policy
 from guardproxy.core.tenant import DEFAULT_ORG, NOBODY
 from guardproxy.core.view import Identity
 from guardproxy.errors import BadAsk, GuardError, Overloaded
-from guardproxy.http import intake, passing, preparing, route as routing, watching
+from guardproxy.http import intake, passing, route as routing, watching
 from guardproxy.http.books import Books, TurnStore
+from guardproxy.http.chosen import Policies
 from guardproxy.http.heading import plain_error as _error
 from guardproxy.http.ledger import Ledger
 from guardproxy.http.prices import Prices
+from guardproxy.http.room import Budgets
 from guardproxy.http.route import Target
 from guardproxy.http.sealed import Sealer
 from guardproxy.http.server import Server
@@ -34,7 +34,6 @@ from guardproxy.http.tenancy import TENANT, Tenancy
 from guardproxy.http.turn import Turn
 from guardproxy.http.upstream import Upstream
 from guardproxy.http.upstreams import Upstreams
-from guardproxy.http.verifier import Verifier
 from guardproxy.http.webhook import Event, Webhook
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ _log = logging.getLogger(__name__)
 
 SMOOTH = 0.2
 """Weight of the newest turn in a model's correction of token estimates."""
-
 
 PAY_S, SETTLING_S = 2.0, 0.002
 """Seconds between two looks: can a store that was away be told what it missed; have the last closings arrived."""
@@ -67,11 +65,12 @@ class Proxy:
     """The parts of one worker. Assembled by `guardproxy.http.worker` from the configuration, and by tests."""
 
     org = DEFAULT_ORG
+    where = ""  # options with which commands reach its store
 
     def __init__(
         self,
         *,
-        policy: Policy,
+        policies: Policies,
         upstream: Upstream,
         upstreams: Upstreams | None = None,
         store: TurnStore,
@@ -80,17 +79,15 @@ class Proxy:
         prices: Prices,
         ledger_key: bytes,
         limits: Bounds = Bounds(),
-        options: Options = OFF,
         provider: str = "openai",
-        verifier: Verifier | None = None,
-        verifier_mode: str = "enforce",
         webhook: Webhook | None = None,
         tenancy: Tenancy | None = None,
+        budgets: Budgets | None = None,
         lease_ms: int = 120_000,
         fail_closed: bool = False,
         clock_offset: Callable[[Mapping[str, str]], int] | None = None,
     ) -> None:
-        self.policy = policy
+        self.policies = policies
         self.upstream = upstream
         self.upstreams = upstreams  # of several; then `upstream` is only what stands in where no model says
         self.telemetry = telemetry
@@ -99,27 +96,23 @@ class Proxy:
         self.ledger = Ledger(ledger_key, printer)
         self.prefixes = api.Prefixes(int.from_bytes(os.urandom(8)))
         self.limits = limits
-        self.options = options if options.used else OFF
         self.provider = provider
         self.lease_ms = lease_ms
-        self.clock_offset = clock_offset or _no_offset
+        self.clock_offset = clock_offset or (lambda _headers: 0)
         self.books = Books(store, closed=fail_closed, now_ms=lambda: time.time_ns() // 1_000_000)
         self.sealer = Sealer(ledger_key)
-        self.verifier = verifier
         self.webhook = webhook
         self.tenancy = tenancy
-        self.wants = preparing.wants(policy, verifies=verifier_mode if verifier is not None else "")
-        self.verifier_mode = verifier_mode
+        self.budgets = budgets or Budgets()
         self.turns: set[Turn] = set()
-        self.in_flight = 0
-        self.arriving = 0  # requests whose body is still coming
+        self.in_flight = self.arriving = 0  # requests that are here, and whose body is still coming
         self.draining = False
         self._delivered = Memo[str, bool](DELIVERED)
         self._raised: set[str] = set()
         self._factors: dict[str, float] = {}
         self._tasks: set[asyncio.Task[object]] = set()
         self._beside: list[asyncio.Task[None]] = []
-        self._run, self._numbers = os.urandom(9).hex(), itertools.count()
+        self.mark, self._numbers = os.urandom(9).hex(), itertools.count()
 
     async def start(self) -> None:
         """Open the upstream pool and begin to renew the holds of running calls."""
@@ -137,8 +130,7 @@ class Proxy:
         await self.books.pay()
         if self.webhook is not None:
             await self.webhook.close()
-        if self.verifier is not None:
-            await self.verifier.close()
+        await self.policies.close()
         for upstream in self.upstreams or (self.upstream,):
             await upstream.close()
 
@@ -161,7 +153,7 @@ class Proxy:
             return await self._health(route)
         if self._full():
             return self._shed()
-        if self.tenancy is not None and (refused := await self.tenancy.meet(request)) is not None:
+        if self.tenancy is not None and (refused := await self.tenancy.meet(request, target.surface)) is not None:
             return refused
         read = target.surface is not None and request.method == "POST"
         if read and not request.content.is_eof() and await self._arrival(request) and self._full():
@@ -215,8 +207,7 @@ class Proxy:
     def _shed(self) -> web.Response:
         self.telemetry.count("shed", {"reason": "draining" if self.draining else "in_flight"}, 1)
         message = "guardproxy is at its bound of requests under way (overload.max_in_flight); try again in a moment"
-        error = Overloaded(message)
-        return _error(api.SURFACES["chat"], error, [("Retry-After", "1")])
+        return _error(api.SURFACES["chat"], Overloaded(message), [("Retry-After", "1")])
 
     def fault(self, what: str) -> None:
         """A fault of ours: logged with its place, counted. Called where it was caught."""
@@ -245,7 +236,7 @@ class Proxy:
 
     def token(self) -> str:
         """A name for an attempt that no other one has, of this worker or another."""
-        return f"{self._run}{next(self._numbers):06x}"
+        return f"{self.mark}{next(self._numbers):06x}"
 
     def factor(self, model: str) -> float:
         """How much larger the provider's count of input tokens is than our estimate, for this model."""
@@ -297,7 +288,3 @@ class Proxy:
             if gone_s >= third_s:
                 gone_s = 0.0
                 await self.books.renew(self.lease_ms)
-
-
-def _no_offset(_headers: Mapping[str, str]) -> int:
-    return 0

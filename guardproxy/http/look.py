@@ -14,6 +14,7 @@ from guardproxy.core.edit import DropCalls, SpliceUsage
 from guardproxy.core.model import Rung
 from guardproxy.core.rounds import calls_in
 from guardproxy.errors import UpstreamError
+from guardproxy.http import deciding
 from guardproxy.http.exchange import Answer
 from guardproxy.http.upstream import Inflater
 
@@ -61,7 +62,7 @@ class Look:
             drop=self.drop,
             status=answer.status,
             content_type=answer.content_type,
-            options=turn.proxy.options if good and not turn.seen.panic else OFF,
+            options=turn.chosen.options if good and not turn.seen.panic else OFF,
             language=turn.language,
             **more,
         )
@@ -116,6 +117,8 @@ def take_over(turn: Turn, look: Look, *, dropped: bool) -> None:
         turn.outcome.outcome, turn.outcome.answer = "answered", "calls"
     if look.watcher.halted:
         _halted(turn, look.watcher.halted)
+    if turn.outcome.answer == "own" and look.drop is not None and not look.blind:
+        turn.outcome.stands = look.drop.text
     if failed:
         turn.outcome.error_type = "upstream_error"  # the provider told the client itself
 
@@ -133,6 +136,8 @@ def read(turn: Turn, look: Look, *, dropped: bool) -> bool:
     done.read(seen, dropped=dropped)
     if done.answer == "text":
         done.wrote(calls_in(turn.ask, done.text))
+        if done.written:
+            deciding.written(turn)
     done.blind = look.blind and done.upstream_status < 400
     failed: bool = seen.failed
     return failed

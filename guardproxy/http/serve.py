@@ -11,23 +11,21 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
-from typing import Any
 
-from guardproxy import __version__, secrets
+from guardproxy import secrets
 from guardproxy.config import Config
 from guardproxy.errors import ConfigError, GuardError, StoreError
+from guardproxy.http import greeting, whereabouts
 from guardproxy.http.admin import Sight
 from guardproxy.http.crew import Crew
 from guardproxy.http.operators import Operators
-from guardproxy.http.sweeper import Sweeper
+from guardproxy.http.standing import Loaded, Standing
+from guardproxy.http.sweeper import Sweeper, bury
 from guardproxy.http.switch import Switch
 from guardproxy.http.worker import listener
 from guardproxy.store import embedded
 from guardproxy.store.redis import Store
 from guardproxy.telemetry import Fleet, Snapshot, Telemetry
-
-FIXED = ("listen", "admin", "store", "telemetry")
-"""Sections that a running proxy cannot change: sockets, connections and exporters outlive a configuration."""
 
 TEND_SECONDS = 0.5
 """Between two looks at the store; without it budgets are counted by each worker alone."""
@@ -35,39 +33,34 @@ TEND_SECONDS = 0.5
 RETRY_SECONDS = 5.0
 """After a store that could not be started: a try may hold up this process for as long again."""
 
-HOW = {
-    "none": (),
-    "keys": ("every request needs a key: guardproxy keys create makes one",),
-    "passthrough": ("every request needs the provider's key; it is passed on, and its hash tells tenants apart",),
-}
-"""What is said at the start of who may use it, by `auth.mode`."""
-
-NO_KEY = "no upstream has an api_key: requests go to the provider without any key"
-"""Said where clients' keys are ours, and so no key of the provider's comes with a request."""
-
-Loaded = tuple[Config, Mapping[str, Any]]
 
 _log = logging.getLogger(__name__)
 
 
 class Parent:
-    """One `guardproxy serve`. `load` reads the configuration; it is called again at SIGHUP."""
+    """One `guardproxy serve`. `load` reads the configuration; it is called again at SIGHUP.
 
-    def __init__(self, load: Callable[[], Loaded], secret: str) -> None:
-        self._load = load
+    `where`: options with which commands reach its store.
+    """
+
+    def __init__(self, load: Callable[[], Loaded], secret: str, where: str = "") -> None:
+        self._standing = Standing(load)
+        self._where = where
         self._secret = secret
-        self._config, self._document = load()
-        self._config.refuse_itself()
         self._fleet = Fleet()
         self._draining = False
         self._stop = asyncio.Event()
         self._busy: set[asyncio.Task[None]] = set()
 
+    @property
+    def _config(self) -> Config:
+        return self._standing.config
+
     async def run(self, say: Callable[[str], None]) -> None:
         """Serve until told to stop. `say` gets what a person reads first. Raises GuardError if it cannot start."""
         async with AsyncExitStack() as stack:
             await self._open(stack)
-            for line in self._greeting():
+            for line in greeting.lines(self._config, self._port, self._admin_url, self._where):
                 say(line)
             self._hear_signals()
             await self._stop.wait()
@@ -87,9 +80,11 @@ class Parent:
         )
         stack.push_async_callback(self._store.close)
         await self._store.check_policy()
-        self._crew = Crew(config.listen.workers, self._start, self._fleet)
+        self._crew = Crew(config.listen.workers, self._start, self._fleet, lambda mark: bury(self._store, mark))
+        await self._standing.open(self._store, self._crew.reload)
         self._switch = Switch(self._store)
-        self._operators = Operators(config.admin, self._store, secrets.derive(self._secret), self._switch)
+        keys = secrets.derive(self._secret)
+        self._operators = Operators(config.admin, self._store, keys, self._switch, self._standing)
         stack.callback(self._crew.kill)
         await self._admin(stack)
         await self._crew.open()
@@ -112,6 +107,7 @@ class Parent:
             try:
                 await self._revive()
                 await self._operators.tend()
+                await self._standing.look()
                 pause = TEND_SECONDS
             except Exception as error:  # noqa: BLE001 - whatever it is, the store is needed
                 _log.warning("the embedded store cannot be started anew: %s", error)
@@ -163,16 +159,23 @@ class Parent:
             await self._operators.open(stack, sight)
         except OSError as error:
             raise _cannot_listen("admin", admin.host, admin.port, error) from error
+        whereabouts.tell(self._config, self._operators.mark, self._admin_url)
+        stack.callback(whereabouts.forget, self._config, self._operators.mark)
+
+    @property
+    def _admin_url(self) -> str:
+        return f"{self._operators.scheme}://{greeting.shown(self._config.admin.host)}:{self._operators.port}"
 
     def _start(self, name: str) -> dict[str, object]:
         """What a new worker is to serve."""
         return {
-            "document": self._document,
+            "document": self._standing.document,
             "secret": self._secret,
             "socket_path": self._socket_path,
             "host": self._config.listen.host,
             "port": self._port,
             "name": name,
+            "where": self._where,
         }
 
     async def _store_fit(self) -> None:
@@ -205,56 +208,20 @@ class Parent:
 
     async def _reload(self) -> None:
         """Read the configuration again and swap it in; a bad one is refused and the old one stays."""
-        try:
-            config, document = self._load()
-            config.refuse_itself()
-            fixed = [name for name in FIXED if getattr(config, name) != getattr(self._config, name)]
-            if fixed:
-                raise ConfigError(f"{', '.join(fixed)}: cannot change while running; restart instead")
-            wrong = await self._crew.reload(document, self._document)
-            if wrong:
-                raise ConfigError(wrong)
-        except GuardError as error:
-            _log.error("the configuration was not reloaded, the old one stays: %s", error.message)
+        changed = await self._standing.reload()
+        if changed is None:
             return
-        changed = [name for name in Config.model_fields if getattr(config, name) != getattr(self._config, name)]
-        self._config, self._document = config, document
-        _log.info("the configuration was reloaded")
-        _name_bad_prices(config)
+        _name_bad_prices(self._config)
         try:
             await self._operators.reload(changed)
         except GuardError as error:
             _log.error("the old certificate stays: %s", error.message)
-
-    def _greeting(self) -> list[str]:
-        listen, config, operators = self._config.listen, self._config, self._operators
-        base = f"http://{_shown(listen.host)}:{self._port}"
-        store = "redis" if config.store.url else f"embedded store in {config.data_dir}"
-        workers = f"{listen.workers} worker{'' if listen.workers == 1 else 's'}"
-        where = ", ".join(config.addresses.values())
-        return [
-            f"guardproxy {__version__} serves {base}/v1 for {where} ({workers}, {store})",
-            f"metrics and health: {operators.scheme}://{_shown(config.admin.host)}:{operators.port}/metrics",
-            *HOW[config.auth.mode],
-            *([NO_KEY] if config.auth.mode == "keys" and not config.has_keys else []),
-            "Point an agent at it with one of:",
-            f"  export OPENAI_BASE_URL={base}/v1",
-            f'  client = openai.OpenAI(base_url="{base}/v1")',
-            f"  export OPENAI_BASE_URL={base}/s/NAME-OF-THE-RUN/v1",
-        ]
 
 
 def _name_bad_prices(config: Config) -> None:
     """One line each in the log; the other prices of the file are used."""
     for complaint in config.price_list().complaints():
         _log.warning("%s", complaint)
-
-
-def _shown(host: str) -> str:
-    """The host as another program would write it."""
-    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
-        return "127.0.0.1"
-    return f"[{host}]" if ":" in host else host
 
 
 class _reserve:  # noqa: N801 - used like a function
@@ -281,12 +248,12 @@ def _cannot_listen(section: str, host: str, port: int, error: OSError) -> Config
     return ConfigError(f"cannot listen on {host}:{port} ({section}): {error.strerror or error}; choose another port")
 
 
-def serve(load: Callable[[], Loaded], env: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """Run the parent. Raises GuardError, in words for the operator, when it cannot start."""
+def serve(load: Callable[[], Loaded], env: Mapping[str, str], say: Callable[[str], None], where: str = "") -> None:
+    """Run the parent. Raises GuardError, in words for the operator, when it cannot start. `where`: see `Parent`."""
 
     async def main() -> None:
         config, _ = load()
         secret = secrets.find(env, config.data_dir, shared_store=bool(config.store.url))
-        await Parent(load, secret).run(say)
+        await Parent(load, secret, where).run(say)
 
     asyncio.run(main())

@@ -7,9 +7,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from guardproxy.core.model import Rung
 from guardproxy.core.view import Closing
 from guardproxy.errors import GuardError, StoreError
-from guardproxy.http import closing, reporting
+from guardproxy.http import closing, own_words, reporting, soft_limits
+from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
@@ -35,9 +37,17 @@ def _settle(turn: Turn) -> None:
     if not view.admitted or view.closed:
         if (by := closing.paused_by(turn)) and not view.closed:
             proxy.spawn(_pause(turn, by))  # nothing was held, so there is nothing to settle it with
+        if turn.decision.refused is not None and turn.decision.rung is Rung.CUT and not view.degraded:
+            proxy.spawn(_refused(turn, record_of(report)))
+        if turn.kept:
+            proxy.spawn(own_words.note(turn))
         proxy.done(turn)
         return
+    if turn.outcome.stands and not turn.kept:
+        own_words.keep(turn)
     told = closing.closing_of(turn, view, report)
+    if turn.dues:
+        soft_limits.settled(turn, told.spent)
     if told.close or told.pause:
         kind = "run.cut" if told.close else "run.paused"
         data = {"rule": turn.decision.rule, "reason": turn.decision.reason, "turn": view.turn, "thread": view.thread}
@@ -46,12 +56,20 @@ def _settle(turn: Turn) -> None:
         proxy.spawn(_settle_later(turn, told))
 
 
+async def _refused(turn: Turn, record: bytes) -> None:
+    """Put a request that a limit refused on the run's record: only for who looks later."""
+    view, decision = turn.seen, turn.decision
+    once = f"{view.thread}:{view.turn}:{decision.rule}:{decision.count}"
+    with suppress(StoreError):
+        await turn.proxy.books.runs.refused(turn.opening.org, view.session, record, once)
+
+
 async def _pause(turn: Turn, by: str) -> None:
     """Hand the run to a person: its budget has no room."""
     view, decision, proxy = turn.seen, turn.decision, turn.proxy
     with suppress(StoreError, GuardError):  # the next request is refused as this one was, and asks again
         await proxy.books.runs.pause(turn.opening.org, view.session, by, decision.reason, who=by)
-        about = {"rule": decision.rule, "reason": decision.reason}
+        about = {"rule": decision.rule, "reason": decision.reason, "turn": view.turn, "thread": view.thread}
         proxy.tell("run.paused", turn.opening.org, view.session, turn.opening.token, about)
 
 

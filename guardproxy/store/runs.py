@@ -23,8 +23,13 @@ from guardproxy.store._client import Client
 from guardproxy.store._codec import AMOUNT, bare, encode, prefix
 from guardproxy.store.known import Known, known
 
-WHO = ("operator", "loop", "budget")
-"""Who may pause a session: a person, or a policy that hands it over to one (`on_cut`, `on_budget`)."""
+WHO = ("operator", "loop", "budget", "check", "tool")
+"""Who may pause a session: a person, or a policy that hands it over to one (`on_cut`, `on_budget`, `final.on_failure`,
+`hygiene.errors.on_fatal`).
+"""
+
+RECORDS, RUN_MS, SAME_MS = 256, 25 * 3_600_000, 10 * 60_000
+"""Turn records of a session, and how long they live, as in settle.lua; how long an equal refusal is none of them."""
 
 _BOUNDARY = encode(pack(Step(Kind.BOUNDARY, "", NO_FP, NO_FP, NO_FP)))
 _unpack = msgspec.msgpack.Decoder(tuple[float, str, str, str]).decode
@@ -32,7 +37,7 @@ _unpack = msgspec.msgpack.Decoder(tuple[float, str, str, str]).decode
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One line of a session's history. `by`: a person, or loop, budget, approval. Milliseconds of the store's clock."""
+    """One line of a session's history. `by`: a person, one of WHO, approval. Milliseconds of the store's clock."""
 
     at_ms: int
     by: str
@@ -45,6 +50,12 @@ class Runs:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+
+    async def note(self, org: str, session: str, thread: str, ledger: Mapping[str, bytes]) -> int:
+        """Keep ledger entries of a turn that was not admitted; how many were new. A thread must be known for that."""
+        head = bare((session, thread, list(ledger)))
+        kept = await self._client.run("note", prefix(org).encode(), (head, *ledger.values()))
+        return kept if isinstance(kept, int) else 0
 
     async def pause(
         self,
@@ -118,6 +129,14 @@ class Runs:
         flat = found if isinstance(found, list) else []
         return {name.decode(): int(float(at)) for name, at in zip(flat[::2], flat[1::2], strict=True)}
 
+    async def refused(self, org: str, session: str, record: bytes, once: str) -> None:
+        """Keep the record of a turn that held nothing, which no closing brings; of equal ones (`once`) the first."""
+        mark, key = f"{prefix(org)}claim:refused:{session}:{once}", f"{prefix(org)}x:{session}"
+        if await self._client.command("SET", mark, "1", "NX", "PX", SAME_MS) is not None:
+            await self._client.command("RPUSH", key, record)
+            await self._client.command("LTRIM", key, -RECORDS, -1)
+            await self._client.command("PEXPIRE", key, RUN_MS)
+
     async def history(self, org: str, session: str) -> list[Change]:
         """The newest 256 changes of a session, oldest first."""
         found = await self._client.command("LRANGE", f"{prefix(org)}history:{session}", 0, -1)
@@ -162,8 +181,8 @@ _CONFLICTS = {
 
 def _check(name: str, amount: object) -> None:
     row = DIMENSIONS.get(name)
-    if row is None or row.judged:
-        able = ", ".join(name for name, row in DIMENSIONS.items() if not row.judged)
+    if row is None or row.judged or row.tenants:
+        able = ", ".join(name for name, row in DIMENSIONS.items() if not (row.judged or row.tenants))
         message = f"the limit of {name!r} cannot be raised; those of {able} can"
         raise GuardError(message, status=400, code="bad_amount", param=name)
     if isinstance(amount, bool) or not isinstance(amount, int) or not 0 < amount <= AMOUNT:

@@ -60,10 +60,15 @@ for i = 1, #names do
     if values[u + 1] then values[u], values[u + 1] = values[u] + use, math.max(0, values[u + 1] - held) end
   elseif scope == 119 then -- w
     nth = nth + 1
-    local key = P .. 'w:' .. unpacked(keys)[nth]
+    local window = unpacked(keys)[nth]
+    local key = P .. 'w:' .. window
     local was = call('HMGET', key, 'u:' .. dimension, 'h:' .. dimension)
-    call('HSET', key, 'u:' .. dimension, (was[1] or 0) + use, 'h:' .. dimension, math.max(0, (was[2] or 0) - held))
-    if not (was[1] and was[2]) then call('PEXPIRE', key, WINDOW_TTL) end
+    if dimension == 'concurrent_requests' then use = 0 end -- over with its hold
+    call('HSET', key, 'u:' .. dimension, string.format('%.0f', (was[1] or 0) + use),
+      'h:' .. dimension, string.format('%.0f', math.max(0, (was[2] or 0) - held)))
+    if not (was[1] and was[2]) and sub(window, 1, 2) ~= 't:' then
+      call('PEXPIRE', key, string.find(window, '^[mh]:') and RATE_TTL or WINDOW_TTL)
+    end
   end
 end
 if s then s.counters = put(integers, unpack(values, 1, size)) end
@@ -136,7 +141,8 @@ if t then
       t.state, t.answer, t.delivered, t.taken = outcome, answer, delivered, false
       if waits == '' and t.waits ~= '' then -- a call that was approved waits until a turn has taken it, not only seen it
         local found = call('HMGET', P .. 'approval:' .. t.waits, 'state', 'token', 'expires_ms')
-        if found[1] == 'approved' and (found[2] or '') == '' then waits = t.waits end
+        -- Also of the turn that has taken it: the next one looks whether the call has arrived.
+        if found[1] == 'approved' and ((found[2] or '') == '' or found[2] == token) then waits = t.waits end
         -- Asked meanwhile by another turn of the thread. A question (status 1) ends with the user's next words.
         if found[1] == 'pending' and t.status ~= 1 and now < tonumber(found[3]) then waits = t.waits end
       end

@@ -26,10 +26,11 @@ KINDS = {"whole": "application/json", "stream": "text/event-stream"}
 
 def turn(stream: bool = True, *edits: Any, **changes: Any) -> Any:
     """As much of a turn as a look needs."""
-    proxy = SimpleNamespace(limits=SimpleNamespace(max_expanded=1 << 20), options=OFF)
+    proxy = SimpleNamespace(limits=SimpleNamespace(max_expanded=1 << 20))
     made = SimpleNamespace(
         surface=chat,
         proxy=proxy,
+        chosen=SimpleNamespace(options=OFF),
         ask=ask(stream=stream, tools=[{"type": "function", "function": {"name": "f"}}]),
         edits=edits,
         language="en",
@@ -133,6 +134,7 @@ def test_a_usage_that_we_asked_for_is_taken_out() -> None:
         ("gzip", GATE, gzip.compress(b'{"a": 1}'), True),
         ("gzip", GATE, b"no gzip", False),
     ],
+    ids=range(8),
 )
 def test_readable_json(encoding: str, gate: Gate | None, data: bytes, readable: bool) -> None:
     look = Look(turn(stream=False), answer("whole", encoding), gate=gate)
