@@ -9,6 +9,7 @@ from __future__ import annotations
 from guardproxy.api._answer import Answer
 from guardproxy.api._blocks_answer import Reader, message_of
 from guardproxy.api._blocks_cut import CALLING, Numbers, StreamCut
+from guardproxy.api._blocks_halt import Halt
 from guardproxy.api._blocks_made import event as made
 from guardproxy.api._calls import MAX_CALLS
 from guardproxy.api._gate import GAP, Gate, Joint, summed
@@ -25,11 +26,13 @@ class GatedStream:
     """A stream that is edited: behind a gate, without its calls, or going on with an earlier one (`joint`)."""
 
     may_be_over = False  # nothing waits to be read
-    repeats = 0
 
-    def __init__(self, reader: Reader, cut: StreamCut | None, gate: Gate | None, joint: Joint | None) -> None:
+    def __init__(
+        self, reader: Reader, cut: StreamCut | None, halt: Halt | None, gate: Gate | None, joint: Joint | None
+    ) -> None:
         self._reader = reader
         self._cut = cut
+        self._halt = halt
         self._gate = gate or Gate(lambda _: False, calls=False)
         self._giver = Giver(reader, joint)
         self._decoder = Decoder()
@@ -41,7 +44,12 @@ class GatedStream:
 
     @property
     def touched(self) -> bool:
-        return self._giver.writes or (self._cut is not None and self._cut.touched)
+        halted = self._halt is not None and bool(self._halt.mended or self._halt.repeats)
+        return self._giver.writes or halted or (self._cut is not None and self._cut.touched)
+
+    @property
+    def repeats(self) -> int:
+        return self._halt.repeats if self._halt is not None else 0
 
     @property
     def own_text(self) -> bool:
@@ -94,8 +102,12 @@ class GatedStream:
         return self._giver.joint()
 
     def _take(self, event: bytes) -> bytes:
+        if self.repeats:
+            return b""
         payload = self._reader.read(event)
         out = event if self._cut is None else self._cut.take(event, payload)
+        if self._halt is not None:
+            out = self._halt.take(out, payload)
         if out is event:
             return self._pass(event, payload)
         splitter = Decoder()

@@ -10,6 +10,7 @@ from guardproxy.api._answer import Answer
 from guardproxy.api._blocks_answer import Reader, message_of, raw
 from guardproxy.api._blocks_cut import StreamCut
 from guardproxy.api._blocks_gate import GatedStream
+from guardproxy.api._blocks_halt import Halt
 from guardproxy.api._blocks_whole import Whole
 from guardproxy.api._chat_halt import OFF, Options
 from guardproxy.api._gate import Gate, Joint
@@ -49,13 +50,15 @@ def watch(
     ok = 200 <= status < 300
     if not ok:
         drop = gate = joint = None
+        options = OFF
+    halt = Halt(reader, options, language) if options is not OFF and options.used else None
     kind = content_type.lower()
     if not ("event-stream" in kind or ("json" not in kind and ask.stream)):
-        return Holding(Whole(reader, drop, gate, joint), answer, ok=ok)
-    if drop is None and gate is None and joint is None:
+        return Holding(Whole(reader, drop, halt, gate, joint), answer, ok=ok)
+    if drop is None and halt is None and gate is None and joint is None:
         return Holding(Passing(reader), answer, ok=ok)
     cut = StreamCut(drop.text, reader.blocks) if drop is not None else None
-    return Holding(GatedStream(reader, cut, gate, joint), answer, ok=ok)
+    return Holding(GatedStream(reader, cut, halt, gate, joint), answer, ok=ok)
 
 
 class Holding(Watcher):

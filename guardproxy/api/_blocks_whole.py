@@ -7,6 +7,7 @@ from collections.abc import Collection
 from guardproxy.api import _blocks_cut
 from guardproxy.api._blocks_answer import Reader, message_of
 from guardproxy.api._blocks_cut import CALLING
+from guardproxy.api._blocks_halt import Halt
 from guardproxy.api._chat_cut import MAX_WHOLE
 from guardproxy.api._gate import GAP, Gate, Joint, summed
 from guardproxy.api._json import dumps, peek
@@ -21,13 +22,16 @@ class Whole:
     may_be_over = False
     repeats = 0
 
-    def __init__(self, reader: Reader, drop: DropCalls | None, gate: Gate | None, joint: Joint | None) -> None:
+    def __init__(
+        self, reader: Reader, drop: DropCalls | None, halt: Halt | None, gate: Gate | None, joint: Joint | None
+    ) -> None:
         self.touched = self.own_text = self.holding = False
         self._reader = reader
         self._drop = drop
+        self._halt = halt
         self._gate = gate
         self._joint = joint
-        self._passes = drop is None and gate is None and joint is None
+        self._passes = drop is None and halt is None and gate is None and joint is None
         self._parts: list[bytes] = []
         self._size = 0
         self._tried = -1
@@ -69,6 +73,8 @@ class Whole:
             self.own_text = changed and not self._reader.blocks.spoken
         elif keep is not None:
             changed = _take_out(payload, content, keep)
+        if self._halt is not None:
+            changed = self._halt.whole(payload) or changed
         left = payload.get("content")
         self._calls = sum(map(_called, left)) if isinstance(left, list) else 0
         if self._joint is not None:
