@@ -18,7 +18,6 @@ from guardproxy.api._sse import Decoder, data_of, with_data
 
 Fields = dict[str, object]
 
-_FREE = frozenset((None, "error"))  # kinds of events that wait for nothing; comments have none
 _ENDS = frozenset(("message_delta", "message_stop"))
 
 
@@ -115,9 +114,9 @@ class GatedStream:
         return b"".join([self._pass(one, _payload(one)) for one in parts])
 
     def _pass(self, event: bytes, payload: Fields) -> bytes:
-        kind = payload.get("type")
-        if kind in _FREE:
-            return event
+        kind = _kind(payload)
+        if not kind and not data_of(event):
+            return event  # a comment waits for nothing
         place = self._place(payload) if kind == "content_block_start" else -1
         if self._open:
             return self._giver.give(event, payload, place)
@@ -129,7 +128,7 @@ class GatedStream:
             return before
         return before + self._giver.give(event, payload, place)
 
-    def _awaited(self, kind: object, payload: Fields) -> bool:
+    def _awaited(self, kind: str, payload: Fields) -> bool:
         """Whether an event is part of what may be a final answer."""
         if not self._final:
             return False
@@ -176,7 +175,7 @@ class Giver:
 
     def give(self, event: bytes, payload: Fields, place: int) -> bytes:
         """An event for the client; empty where nothing is left of it."""
-        kind = payload.get("type")
+        kind = _kind(payload)
         if kind == "message_start":
             return self._start(event, payload)
         if kind == "content_block_start":
@@ -225,7 +224,7 @@ class Giver:
         return last + stop
 
     def _start(self, event: bytes, payload: Fields) -> bytes:
-        if self._role:
+        if self._role and self.writes:
             return b""
         self._role = True
         begun = payload.get("message")
@@ -264,6 +263,11 @@ _BLOCK = frozenset(("content_block_start", "content_block_delta", "content_block
 def _block(payload: Fields) -> Fields:
     found = payload.get("content_block")
     return found if isinstance(found, dict) else {}
+
+
+def _kind(payload: Fields) -> str:
+    found = payload.get("type")
+    return found if isinstance(found, str) else ""
 
 
 def _payload(event: bytes) -> Fields:

@@ -115,7 +115,7 @@ class Passing:
         batch = b"".join(self._waiting)
         self._waiting.clear()
         self._size = 0
-        self._tail = batch[-LAST:]
+        self._tail = (self._tail + batch)[-LAST:]
         read = self._reader.read
         for event in self._decoder.feed(batch):
             read(event)
