@@ -8,6 +8,7 @@ history looks at the kinds of blocks and no more.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, overload
 
@@ -24,6 +25,9 @@ THOUGHTS = frozenset(("thinking", "redacted_thinking"))
 """Blocks that are for the model alone."""
 
 _RESULT = "_tool_result"
+SPREAD = "guardproxy.messages"
+"""Under this key `Ask.parsed` keeps the messages spread out: they are walked through once."""
+
 SYSTEM = -1
 """The place of the system prompt."""
 
@@ -51,11 +55,11 @@ class Spread(Sequence[Raw]):
         found = parsed.get("messages")
         self._messages: Sequence[Raw] = found if isinstance(found, list) else ()
         self._system = parsed.get("system")
-        self.places = self._spread()
+        self._firsts, self._count = _counted(self._messages, 1 if self._system else 0)
         self._known: dict[int, Raw] = {}
 
     def __len__(self) -> int:
-        return len(self.places)
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> Raw: ...
@@ -64,39 +68,31 @@ class Spread(Sequence[Raw]):
     def __getitem__(self, index: int | slice) -> Raw | list[Raw]:
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
-        at = index + len(self) if index < 0 else index
+        at = index + self._count if index < 0 else index
         found = self._known.get(at)
         if found is None:
-            found = self._known[at] = self._made(self.places[at])
+            found = self._known[at] = self._made(self.place(at))
         return found
+
+    def place(self, at: int) -> Place:
+        """Where the message at an index of ours stands."""
+        if not 0 <= at < self._count:
+            raise IndexError(at)
+        message = bisect_right(self._firsts, at) - 1
+        if message < 0:
+            return Place(SYSTEM)
+        return _places(message, self._messages[message])[at - self._firsts[message]]
 
     def longer(self, size: int, before: int) -> list[tuple[int, Raw]]:
         """The results in front of a place that may have more than so many bytes of text, by index."""
-        places = enumerate(self.places[:before])
-        return [(at, self[at]) for at, place in places if place.part is not None and self._size(place) * MOST > size]
-
-    def _size(self, place: Place) -> int:
-        """Characters of a result's text."""
-        content = self._messages[place.message].get("content")
-        block = content[place.part] if isinstance(content, list) and place.part is not None else None
-        found = block.get("content") if isinstance(block, dict) else None
-        parts = [part.get("text") for part in found if isinstance(part, dict)] if isinstance(found, list) else [found]
-        return sum(len(part) for part in parts if isinstance(part, str))
-
-    def _spread(self) -> list[Place]:
-        places = [Place(SYSTEM)] if self._system else []
-        for at, message in enumerate(self._messages):
-            content = message.get("content")
-            if not isinstance(content, list):
-                places.append(Place(at))
-            elif role_of(message) == "assistant":
-                places += _of_assistant(at, content)
-            else:
-                results = [Place(at, number) for number, block in enumerate(content) if _kind(block) == "tool_result"]
-                places += results
-                if len(results) < len(content) or not content:
-                    places.append(Place(at))
-        return places
+        found = []
+        for first, message, raw in zip(self._firsts, range(len(self._messages)), self._messages, strict=True):
+            if first >= before:
+                break
+            if isinstance(raw.get("content"), list):
+                places = enumerate(_places(message, raw), first)
+                found += [(at, self[at]) for at, place in places if at < before and _size(raw, place) * MOST > size]
+        return found
 
     def _made(self, place: Place) -> Raw:
         if place.message == SYSTEM:
@@ -113,13 +109,48 @@ class Spread(Sequence[Raw]):
         return assistant(content) if role_of(message) == "assistant" else _user(message, content)
 
 
-def _of_assistant(at: int, content: Sequence[object]) -> list[Place]:
+def _counted(messages: Sequence[Raw], total: int) -> tuple[list[int], int]:
+    """The index of ours of each message, and how many there are in all. The walk through the history: no call in it."""
+    firsts = []
+    for at, message in enumerate(messages):
+        firsts.append(total)
+        content = message.get("content")
+        total += 1
+        if type(content) is not list:
+            continue
+        many = 0
+        for block in content:
+            kind = block.get("type") if type(block) is dict else None
+            if kind == "tool_result" or kind == "server_tool_use" or kind == "mcp_tool_use":  # noqa: PLR1714  # quicker, and a kind may be anything
+                many += 1
+        if many and (many > 1 or len(content) > 1):
+            total += len(_places(at, message)) - 1
+    return firsts, total
+
+
+def _places(at: int, message: Raw) -> list[Place]:
+    """The messages of ours that a message of the request is."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return [Place(at)]
     kinds = [_kind(block) for block in content]
+    if role_of(message) != "assistant":
+        results = [Place(at, number) for number, kind in enumerate(kinds) if kind == "tool_result"]
+        return results if results and len(results) == len(kinds) else [*results, Place(at)]
     if SERVED.isdisjoint(kinds):
         return [Place(at)]
-    results = [Place(at, number, served=True) for number, kind in enumerate(kinds) if kind.endswith(_RESULT)]
+    found = [Place(at, number, served=True) for number, kind in enumerate(kinds) if kind.endswith(_RESULT)]
     own = [Place(at)] if "tool_use" in kinds or "text" in kinds else []
-    return [Place(at, served=True), *results, *own]
+    return [Place(at, served=True), *found, *own]
+
+
+def _size(message: Raw, place: Place) -> int:
+    """Characters of a result's text; 0 of what is none."""
+    content = message.get("content")
+    block = content[place.part] if isinstance(content, list) and place.part is not None else None
+    found = block.get("content") if isinstance(block, dict) else None
+    parts = [part.get("text") for part in found if isinstance(part, dict)] if isinstance(found, list) else [found]
+    return sum(len(part) for part in parts if isinstance(part, str))
 
 
 def assistant(content: object) -> Fields:

@@ -97,13 +97,17 @@ def _unsaid(raw: bytes, text: bytes, at: int, edit: PutBack) -> list[Splice]:
     if span is None:
         return []
     if text[span[0]] != ord("["):
-        return unsay(raw, text, at, edit.said) if edit.said else []
+        left = str(peek(raw[slice(*span)])).strip() != edit.said.strip()  # a message without words is refused
+        return unsay(raw, text, at, edit.said) if edit.said and left else []
     items = list(_splice.items(text, span[0]))
     blocks = [peek(raw[slice(*item)]) for item in items]
     said = [block for message in edit.before for block in _said(message)]
-    gone = min(_matched(blocks, said, edit.said), len(items) - 1)
-    if gone <= 0:
+    gone = _matched(blocks, said, edit.said)
+    if not gone:
         return unsay(raw, text, at, edit.said) if edit.said else []
+    gone = min(gone, len(items) - 1)
+    if not gone:
+        return []
     splices: list[Splice] = [(items[0][0], items[gone][0], b"")]
     following = blocks[gone]
     words = following.get("text") if isinstance(following, dict) else None

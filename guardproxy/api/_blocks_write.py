@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from guardproxy.api import _splice
-from guardproxy.api._blocks import SYSTEM, Place, Spread
+from guardproxy.api._blocks import SPREAD, SYSTEM, Place, Spread
 from guardproxy.api._blocks_back import put_back
 from guardproxy.api._chat_back import append_to, replace_in
 from guardproxy.api._splice import Span, Splice
@@ -65,12 +65,13 @@ class _Request:
         puts = [edit for edit in edits if isinstance(edit, PutBack)]
         if not (texts or replaced or puts):
             return []
-        places = Spread(self._parsed).places
+        found = self._parsed.get(SPREAD)
+        places = found if isinstance(found, Spread) else Spread(self._parsed)
         first, _ = self._span("messages")
         spans = list(_splice.items(self._text, first))
         splices: list[Splice] = []
         for index in sorted({*texts, *replaced}):
-            at = self._where(places[index], spans) if 0 <= index < len(places) else None
+            at = self._where(places.place(index), spans) if 0 <= index < len(places) else None
             if at is None:
                 continue
             if index in replaced:
@@ -93,8 +94,8 @@ class _Request:
         return list(_splice.items(self._text, content))[place.part][0]
 
 
-def _message(places: Sequence[Place], index: int, count: int) -> int | None:
+def _message(places: Spread, index: int, count: int) -> int | None:
     """The message of the request at an index of ours."""
     if index == len(places):
         return count
-    return max(0, places[index].message) if index < len(places) else None
+    return max(0, places.place(index).message) if index < len(places) else None

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from guardproxy.api import _messages
 from guardproxy.api._asked import boolean, count, model_of, objects, wrong
-from guardproxy.api._blocks import Spread
+from guardproxy.api._blocks import SPREAD, Spread
 from guardproxy.api._blocks_error import error, failure
 from guardproxy.api._blocks_held import calls_in_message, keep_calls, read_message, sound, with_arguments
 from guardproxy.api._blocks_made import closing, feedback, keep_alive, replay_message, reply, results
@@ -80,9 +80,6 @@ NOTHING: Mapping[str, object] = MappingProxyType({})
 NOBODY = Declared()
 CHOICES = {"any": "required"}
 """Where a call is demanded, in chat's word."""
-
-SPREAD = "guardproxy.messages"
-"""Under this key `Ask.parsed` keeps the messages spread out: they are walked through once."""
 
 
 def read(body: bytes, headers: Mapping[str, str], *, short: bool = False, prefixes: Prefixes | None = None) -> Ask:
