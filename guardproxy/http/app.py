@@ -28,6 +28,7 @@ from guardproxy.http.books import Books, TurnStore
 from guardproxy.http.heading import plain_error as _error
 from guardproxy.http.ledger import Ledger
 from guardproxy.http.prices import Prices
+from guardproxy.http.room import Budgets
 from guardproxy.http.route import Target
 from guardproxy.http.sealed import Sealer
 from guardproxy.http.server import Server
@@ -87,6 +88,7 @@ class Proxy:
         verifier_mode: str = "enforce",
         webhook: Webhook | None = None,
         tenancy: Tenancy | None = None,
+        budgets: Budgets | None = None,
         lease_ms: int = 120_000,
         fail_closed: bool = False,
         clock_offset: Callable[[Mapping[str, str]], int] | None = None,
@@ -103,17 +105,17 @@ class Proxy:
         self.options = options if options.used else OFF
         self.provider = provider
         self.lease_ms = lease_ms
-        self.clock_offset = clock_offset or _no_offset
+        self.clock_offset = clock_offset or (lambda _headers: 0)
         self.books = Books(store, closed=fail_closed, now_ms=lambda: time.time_ns() // 1_000_000)
         self.sealer = Sealer(ledger_key)
         self.verifier = verifier
         self.webhook = webhook
         self.tenancy = tenancy
+        self.budgets = budgets or Budgets()
         self.wants = preparing.wants(policy, verifies=verifier_mode if verifier is not None else "")
         self.verifier_mode = verifier_mode
         self.turns: set[Turn] = set()
-        self.in_flight = 0
-        self.arriving = 0  # requests whose body is still coming
+        self.in_flight = self.arriving = 0  # requests that are here, and whose body is still coming
         self.draining = False
         self._delivered = Memo[str, bool](DELIVERED)
         self._raised: set[str] = set()
@@ -294,7 +296,3 @@ class Proxy:
             if gone_s >= third_s:
                 gone_s = 0.0
                 await self.books.renew(self.lease_ms)
-
-
-def _no_offset(_headers: Mapping[str, str]) -> int:
-    return 0
