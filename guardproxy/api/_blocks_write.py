@@ -74,9 +74,9 @@ class _Request:
             at = self._where(places.place(index), spans) if 0 <= index < len(places) else None
             if at is None:
                 continue
-            if index in replaced:
+            if index in replaced and not places.place(index).served:
                 splices += replace_in(self._raw, self._text, at, replaced[index], texts.get(index, []))
-            else:
+            elif index in texts:
                 splices += append_to(self._text, at, texts[index])
         if not puts:
             return splices
@@ -84,10 +84,16 @@ class _Request:
         return splices + put_back(self._raw, self._text, spans, [(edit, at) for edit, at in wheres if at is not None])
 
     def _where(self, place: Place, spans: Sequence[Span]) -> int | None:
-        """Where the object stands that holds a message's content: the message, or the block of a result."""
-        if place.message == SYSTEM or place.served:
+        """Where the object stands that holds a message's content: the message, or the block of a result.
+
+        What the provider itself has found is not ours to add to: the message that follows is.
+        """
+        message = place.message + place.served
+        if place.message == SYSTEM or message >= len(spans):
             return None
-        start, _ = spans[place.message]
+        start, _ = spans[message]
+        if place.served:
+            return start
         if place.part is None:
             return start
         content, _ = _splice.members(self._text, start)["content"]

@@ -241,6 +241,11 @@ EDITS: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
         [*ROUND[:2], user(result("1", "R"), result("2", [text("short"), IMAGE, text(NOTE)]))],
     ),
     "nothing behind what the provider found": ([model(SEARCH, FOUND)], [AppendText(1, NOTE)], [model(SEARCH, FOUND)]),
+    "but behind what comes after it": (
+        [model(SEARCH, FOUND), user("q")],
+        [AppendText(1, NOTE), ReplaceText(1, "short")],
+        [model(SEARCH, FOUND), user("q" + NOTE)],
+    ),
     "no place of that number": (ROUND, [AppendText(9, NOTE), ReplaceText(-1, "x")], ROUND),
 }
 
