@@ -28,6 +28,9 @@ PIECES = {
 }
 """What a piece of a block holds, by its kind."""
 
+MOST_KEPT = 16 * 1024 * 1024
+"""Characters of one answer that are kept; nothing real comes near."""
+
 MOST_BLOCKS = 4096
 """Blocks of one answer that are told apart."""
 
@@ -115,15 +118,20 @@ class Blocks(Choice):
     def add(self, index: object, delta: Raw) -> None:
         """A piece of a block."""
         key = PIECES.get(_text(delta.get("type")), "")
+        if key:
+            self.add_piece(index, key, text_of(delta.get(key)))
+
+    def add_piece(self, index: object, key: str, piece: str) -> None:
+        """The same, where it is known what the piece holds."""
         block = self.at(index)
-        if not key or block is None:
+        if block is None:
             return
-        piece = text_of(delta.get(key))
         if key == "text":
             self._say(piece)
         elif key != "signature":
             self.produced += len(piece)
-        block.add(key, piece)
+        if self.produced < MOST_KEPT:
+            block.add(key, piece)
 
     def at(self, index: object) -> Block | None:
         """The newest block of that index, else the newest."""
@@ -189,11 +197,12 @@ class Reader:
             self.blocks.finish = (
                 _text(delta.get("stop_reason") if isinstance(delta, dict) else "") or self.blocks.finish
             )
-            self._count(payload)
         elif kind == "error" or payload.get("error"):
             answer.failed = True
         elif kind == "message" or isinstance(payload.get("content"), list):
             self._message(payload)
+        if "usage" in payload:  # on any event, as providers have it
+            self._count(payload)
 
     def _here(self) -> None:
         self.answer.choices[0] = self.blocks

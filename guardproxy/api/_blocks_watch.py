@@ -11,6 +11,7 @@ from guardproxy.api._blocks_answer import Reader, message_of, raw
 from guardproxy.api._blocks_cut import StreamCut
 from guardproxy.api._blocks_gate import GatedStream
 from guardproxy.api._blocks_halt import Halt
+from guardproxy.api._blocks_skim import Skimmer
 from guardproxy.api._blocks_whole import Whole
 from guardproxy.api._chat_halt import OFF, Options
 from guardproxy.api._gate import Gate, Joint
@@ -85,6 +86,7 @@ class Passing:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        self._skimmer = Skimmer(reader)
         self._decoder = Decoder()
         self._waiting: list[bytes] = []
         self._tail = b""  # the last bytes that were read
@@ -106,7 +108,7 @@ class Passing:
 
     def finish(self) -> bytes:
         self.settle()
-        self._reader.read(self._decoder.rest())
+        self._skimmer.read(self._decoder.rest())
         return b""
 
     def settle(self) -> None:
@@ -116,7 +118,7 @@ class Passing:
         self._waiting.clear()
         self._size = 0
         self._tail = (self._tail + batch)[-LAST:]
-        read = self._reader.read
+        read = self._skimmer.read
         for event in self._decoder.feed(batch):
             read(event)
 

@@ -100,6 +100,9 @@ def ended(reason: str = "end_turn", tokens: int = 5) -> bytes:
     return delta + event("message_stop")
 
 
+ASKED = (ask(), ask(stream=True))
+
+
 def view(watcher: messages.Watcher) -> Json:
     """A watcher's view in the shape of the golden files."""
     usage = watcher.usage
@@ -119,7 +122,7 @@ def play(chunks: list[bytes], *, drop: bool = False, stream: bool = True, **opti
     """The bytes that a client gets of an answer, and the watcher."""
     kind = "text/event-stream" if stream else "application/json"
     more = {"drop": DropCalls(CUT)} if drop else {}
-    watcher = messages.watch(ask(stream=stream), content_type=kind, **more, **options)
+    watcher = messages.watch(ASKED[stream], content_type=kind, **more, **options)
     out = b"".join([watcher.feed(chunk) for chunk in chunks])
     return out + watcher.finish(), watcher
 
