@@ -212,6 +212,17 @@ def test_the_shortcut_reads_the_same(more: bytes) -> None:
     assert watcher.text.count("a b") == 5
 
 
+def test_of_a_key_that_comes_twice_the_last_counts() -> None:
+    """As JSON's readers have it; such an event is no pattern."""
+    events = [
+        b'data: {"type":"content_block_delta","index":0,"delta":{"text":"%d","type":"text_delta","text":"b"}}\n\n'
+        % number
+        for number in range(5)
+    ]
+    _, watcher = play([begun(), event("content_block_start", index=0, content_block=text("")), *events])
+    assert watcher.text == "bbbbb"
+
+
 def cut(raw: bytes, ends: list[int]) -> list[bytes]:
     return [raw[a:b] for a, b in pairwise(sorted({0, *[at % (len(raw) + 1) for at in ends], len(raw)}))]
 
