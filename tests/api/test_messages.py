@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from guardproxy.api import SURFACES, Prefixes, chat, messages
 from guardproxy.api._prefix import Messages
-from guardproxy.core.edit import AppendText, ForbidTools, PutBack, ReplaceText
+from guardproxy.core.edit import AppendText, ForbidTools, LimitOutput, PutBack, ReplaceText
 from guardproxy.core.model import Ask, Call, Message
 from guardproxy.errors import BadAsk, GuardError
 from tests.api.blocks import ask, body, model, result, text, use, user
@@ -285,6 +285,37 @@ def test_what_is_not_edited_leaves_as_the_very_bytes() -> None:
 def test_calls_are_forbidden_and_the_tools_stay(fields: dict[str, Any], spliced: tuple[bytes, bytes]) -> None:
     raw = body(**fields)
     assert messages.write(messages.read(raw, {}), [ForbidTools()]) == raw.replace(*spliced, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "tokens", "kept"),
+    [
+        ({"max_tokens": 9000}, 2000, {"max_tokens": 2000}),
+        ({"thinking": {"type": "adaptive"}}, 2000, {"thinking": {"type": "adaptive"}, "max_tokens": 2000}),
+        (
+            {"max_tokens": 9000, "thinking": {"type": "enabled", "budget_tokens": 8000}},
+            2000,
+            {"max_tokens": 2000, "thinking": {"type": "enabled", "budget_tokens": 1999}},
+        ),
+        (
+            {"max_tokens": 9000, "thinking": {"type": "enabled", "budget_tokens": 1024}},
+            2000,
+            {"max_tokens": 2000, "thinking": {"type": "enabled", "budget_tokens": 1024}},
+        ),
+        (
+            {"max_tokens": 9000, "thinking": {"type": "enabled", "budget_tokens": 8000}},
+            1000,
+            {"max_tokens": 1000, "thinking": {"type": "disabled"}},
+        ),
+        ({"thinking": None}, 1000, {"max_tokens": 1000, "thinking": None}),
+    ],
+)
+def test_less_output(given: dict[str, Any], tokens: int, kept: dict[str, Any]) -> None:
+    """A budget of thoughts must be smaller than that of all, and at least 1024."""
+    raw = json.dumps({"model": "m", "messages": [user("q")], **given}).encode()
+    asked = messages.read(raw, {})
+    out = json.loads(messages.write(asked, [LimitOutput(tokens), AppendText(0, "!")]))
+    assert out == {"model": "m", "messages": [user("q!")], **kept}
 
 
 def test_a_short_tail_and_the_whole_window() -> None:
