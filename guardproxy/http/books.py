@@ -42,6 +42,7 @@ class TurnStore(Protocol):
     async def settle(self, closing: Closing) -> None: ...
     async def renew(self, org: str, token: str, lease_ms: int) -> None: ...
     async def extend(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> bool: ...
+    async def stretch(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> int: ...
     async def claim(self, org: str, name: str, ttl_ms: int) -> bool: ...
     @property
     def meter(self) -> Meter: ...
@@ -120,6 +121,16 @@ class Books:
             return await self._store.extend(opening.org, opening.token, lines, opening.offset_ms)
         except StoreError:
             return not self._closed
+
+    async def stretch(self, opening: Opening, lines: Sequence[Line]) -> Line | bool | None:
+        """Hold more for an answer that goes on. None: it is held; a line: that one has no room; False: it is over.
+
+        `StoreError` without the store; what local memory admitted is never stretched.
+        """
+        if opening.token in self._openings:
+            return False
+        place = await self._store.stretch(opening.org, opening.token, lines, opening.offset_ms)
+        return None if place == 1 else lines[-place - 1] if place < 0 else False
 
     async def meter(self, org: str, token: str, lines: Sequence[Line], lease_ms: int, offset_ms: int) -> View | None:
         """Hold what a request that is not read needs. None: the store is away, and the policy lets it through."""

@@ -41,7 +41,7 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         outcome=done.outcome,
         answer=done.answer,
         spent={
-            "turns": 0 if decision.action == "deny" else 1,
+            "turns": 0 if decision.action == "deny" and turn.overrun is None else 1,
             "tool_calls": done.call_count,
             "input_tokens": usage.input,
             "output_tokens": usage.output,

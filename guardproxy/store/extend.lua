@@ -7,7 +7,7 @@
 -- ARGV[1]  msgpack: the locals below. ARGV[2] names, ARGV[3] limits and holds of the lines, as for begin
 --
 -- A line that the turn did not begin with does not bind it. A run that was paused or closed meanwhile has no room.
--- Answers 1 if there is room, else 0.
+-- Answers 1 if there is room, -n if the n-th line has none, 0 if the turn or its run is over.
 local token, attempt, offset = unpacked(ARGV[1])
 local K = P .. 'k:' .. token
 local clock = call('TIME')
@@ -62,7 +62,7 @@ for i, name in ipairs(wanted) do
     line = nil -- of a span that is over
   end
   if line then
-    if limit >= 0 and not known[3] and used + beside + more > limit then return 0 end
+    if limit >= 0 and not known[3] and used + beside + more > limit then return -i end
     writes[#writes + 1] = { line = line, name = name, dimension = dimension, more = more, held = beside + more }
   end
 end

@@ -163,8 +163,13 @@ class Store:
 
         False: no room, or the token holds nothing any more. `settle` gives back the sum.
         """
+        return await self.stretch(org, token, lines, offset_ms) == 1
+
+    async def stretch(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> int:
+        """`extend`, with the reason: 1 = held; 0 = it is over; -n = the n-th line has no room."""
         words = _codec.extension(token, secrets.token_hex(8), lines, offset_ms)
-        return await self._client.run("extend", _key(org), words) == 1
+        reply = await self._client.run("extend", _key(org), words)
+        return reply if isinstance(reply, int) else 0
 
     async def renew(self, org: str, token: str, lease_ms: int, offset_ms: int = 0) -> None:
         """Lengthen a hold to `lease_ms` from now; never shorten it."""
