@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from guardproxy.store.registry import Registry
     from guardproxy.store.runs import Runs
     from guardproxy.store.stays import Stays
+    from guardproxy.store.usages import Usages
+
+NOTED = 5_000
+"""Rows of usage that wait for `pay` at most: names come from clients."""
 
 OWED = 10_000
 """Turns remembered for the store while it is away; the oldest fall out first."""
@@ -47,6 +51,8 @@ class TurnStore(Protocol):
     @property
     def meter(self) -> Meter: ...
     @property
+    def usages(self) -> Usages: ...
+    @property
     def approvals(self) -> Approvals: ...
     @property
     def runs(self) -> Runs: ...
@@ -67,6 +73,7 @@ class Books:
         self._local = LocalMemory(degraded=True)
         self._openings: dict[str, Opening] = {}
         self._owed: deque[tuple[Opening | None, Closing]] = deque(maxlen=OWED)
+        self._notes: dict[tuple[str, str], list[int]] = {}  # by org and payer
         self.live: dict[str, str] = {}  # tokens of calls that are running, and their orgs
         self.settling = 0  # closings on their way
 
@@ -173,9 +180,32 @@ class Books:
         """Whose the keys are."""
         return self._store.registry
 
+    def note(self, org: str, payer: str, numbers: Sequence[int]) -> None:
+        """Usage of a request that held nothing: kept here until `pay`, so that a storm of refusals writes little."""
+        if numbers and len(self._notes) < NOTED:
+            kept = self._notes.setdefault((org, payer), [])
+            kept.extend([0] * (len(numbers) - len(kept)))
+            for at, number in enumerate(numbers):
+                kept[at] += number
+
+    async def _told(self) -> None:
+        """Tell the store what was noted. What it cannot hear now waits, and is added to."""
+        notes, self._notes = self._notes, {}
+        by_org: dict[str, dict[str, list[int]]] = {}
+        for (org, payer), numbers in notes.items():
+            by_org.setdefault(org, {})[payer] = numbers
+        for org, rows in by_org.items():
+            try:
+                await self._store.usages.note(org, rows)
+            except StoreError:
+                for payer, numbers in rows.items():
+                    self.note(org, payer, numbers)
+
     async def pay(self) -> int:
-        """Tell the store what it missed; called when it is back. Answers how many turns were told."""
+        """Tell the store what it missed; called every other second. Answers how many turns were told."""
         told = 0
+        if self._notes:
+            await self._told()
         await self.exemptions.pay()
         while self._owed:
             opening, closing = self._owed[0]

@@ -10,7 +10,7 @@ from guardproxy.core.fact import pack
 from guardproxy.core.model import Message, Rung
 from guardproxy.core.tool_rules import first
 from guardproxy.core.view import Closing, View
-from guardproxy.http import room
+from guardproxy.http import charging, room
 from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         usage=usage,
         offset_ms=turn.offset_ms,
         count=turn.ask.count,
+        charge=charging.charge(turn, report).numbers(),
     )
 
 

@@ -136,5 +136,4 @@ def _shrink(turn: Turn) -> bool:
 
 def spent(turn: Turn) -> Mapping[str, int]:
     """What only tenants have limits of: a request counts if it was sent."""
-    done = turn.outcome
-    return {"requests": int(done.sent or bool(done.earlier))}
+    return {"requests": int(turn.outcome.asked)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from guardproxy.core.view import Closing
 from guardproxy.errors import GuardError, StoreError
-from guardproxy.http import closing, reporting, soft_limits
+from guardproxy.http import charging, closing, reporting, soft_limits
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
@@ -35,6 +35,7 @@ def _settle(turn: Turn) -> None:
     if not view.admitted or view.closed:
         if (by := closing.paused_by(turn)) and not view.closed:
             proxy.spawn(_pause(turn, by))  # nothing was held, so there is nothing to settle it with
+        proxy.books.note(turn.opening.org, turn.opening.payer, charging.charge(turn, report).numbers())
         proxy.done(turn)
         return
     told = closing.closing_of(turn, view, report)

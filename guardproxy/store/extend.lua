@@ -16,7 +16,7 @@ local known = call('MGET', P .. 'extended:' .. attempt, K, P .. 'panic')
 if known[1] then return 1 end
 local hold = known[2] and take('<I4c0', known[2]) or ''
 if hold == '' then return 0 end -- settled meanwhile
-local turn, era, aside, retry, span, owner, sid, head, layout, held, keyed_by = take(HELD, hold)
+local turn, era, aside, retry, span, owner, sid, head, layout, held, keyed_by, behind = take(HELD, hold)
 local s = read_session(call('GET', P .. 's:' .. sid))
 if not s then return 0 end
 local notes = s.notes ~= '' and unpacked(s.notes) or {}
@@ -80,7 +80,7 @@ end
 s.counters = put('<' .. string.rep('i8', 2 * #kept), unpack(counters, 1, 2 * #kept)) -- take gives its place, too
 save_session(sid, s, true)
 local again = put(HELD, turn, era, aside, retry, span, #owner, owner, #sid, sid, #head, head, #layout, layout,
-  #held, put(integers, unpack(holds, 1, #names)), #keyed_by, keyed_by)
+  #held, put(integers, unpack(holds, 1, #names)), #keyed_by, keyed_by) .. sub(hold, behind)
 call('SET', K, put('<I4', #again) .. again .. sub(known[2], 5 + #hold), 'KEEPTTL')
 call('SET', P .. 'extended:' .. attempt, '1', 'PX', ANSWER_TTL)
 return 1

@@ -29,6 +29,7 @@ from guardproxy.store.registry import Registry
 from guardproxy.store.runs import Runs
 from guardproxy.store.stays import Stays
 from guardproxy.store.tokens import Tokens
+from guardproxy.store.usages import Usages
 
 ORGS = "gp:orgs"
 """Set of the orgs seen, for the sweeper. No TTL."""
@@ -50,9 +51,10 @@ KNOWN = 8_000
 
 SCRIPTS = {
     "begin": ("state.lua", "resolve.lua", "begin.lua"),
-    "settle": ("state.lua", "settle.lua", "handover.lua", "handed.lua"),
+    "settle": ("state.lua", "account.lua", "settle.lua", "handover.lua", "handed.lua"),
     "extend": ("state.lua", "extend.lua"),
     "meter": ("state.lua", "meter.lua"),
+    "note": ("state.lua", "account.lua", "note.lua"),
     "sweep": ("sweep.lua",),
     "stay": ("stay.lua",),
     "renew": ("renew.lua",),
@@ -93,6 +95,7 @@ class Store:
         self.tokens = Tokens(client)
         self.audit = Audit(client)
         self.meter = Meter(client, self._register)
+        self.usages = Usages(client)
         self._orgs: set[str] = set()
         self._orgs_of = 0
         self._known = Memo[str, bool](KNOWN)
