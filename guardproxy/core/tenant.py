@@ -94,9 +94,14 @@ SECRET = re.compile(r"gp-[0-9A-Za-z]{42}")
 """What a virtual key looks like (`http.virtual_key` makes them)."""
 
 
+_SECRETS = re.compile(r"(gp-)[0-9A-Za-z]{42}|(gpa-)[0-9A-Za-z_-]{43}")
+
+
 def masked(text: str) -> str:
-    """A text without any virtual key in it: what clients call their runs and users is stored and logged."""
-    return SECRET.sub("gp-", text) if "gp-" in text else text
+    """A text without any virtual key or operator's token in it: what clients call their runs and users, and what people
+    say of a change, is stored and logged.
+    """
+    return _SECRETS.sub(r"\1\2", text) if "gp-" in text or "gpa-" in text else text
 
 
 def owned(owner: str, session: str) -> str:

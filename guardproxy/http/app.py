@@ -162,7 +162,7 @@ class Proxy:
             return await self._health(route)
         if self._full():
             return self._shed()
-        if self.tenancy is not None and (refused := await self.tenancy.meet(request)) is not None:
+        if self.tenancy is not None and (refused := await self.tenancy.meet(request, target.surface)) is not None:
             return refused
         read = target.surface is not None and request.method == "POST"
         if read and not request.content.is_eof() and await self._arrival(request) and self._full():

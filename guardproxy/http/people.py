@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from guardproxy.core.budget import DIMENSIONS
+from guardproxy.core.tenant import masked
 from guardproxy.errors import BadAsk
 
 LONGEST = 500
@@ -26,10 +27,10 @@ EXTENDABLE = {row.setting: row for row in DIMENSIONS.values() if not (row.judged
 
 
 def line(param: str, text: str, longest: int = LONGEST) -> str:
-    """A text of one line. It may be empty."""
+    """A text of one line, without any key or token that stands in it. It may be empty."""
     if len(text) > longest or not text.isprintable():
         raise BadAsk(f"must be printable text of at most {longest} characters", param=param)
-    return text.strip()
+    return masked(text.strip())
 
 
 def org(param: str, text: str) -> str:
