@@ -27,6 +27,7 @@ from guardproxy._settings import (
     StoreSection,
     TelemetrySection,
     Upstream,
+    UsageSection,
     Verifier,
     Webhook,
 )
@@ -110,6 +111,7 @@ class Config(Section):
     policy: PolicySection = Field(default_factory=PolicySection)
     prices: Prices = Prices()
     budgets: Budgets = ()
+    usage: UsageSection = UsageSection()
     overload: Overload = Overload()
     webhook: Webhook = Webhook()
     outgoing: Outgoing = Outgoing()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import ssl
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from aiohttp import web
 
 from guardproxy._settings import Admin as AdminSection
+from guardproxy.config import Config
 from guardproxy.errors import ConfigError, StoreError
 from guardproxy.http import whereabouts
 from guardproxy.http.admin import Admin, Sight
@@ -28,8 +30,9 @@ _log = logging.getLogger(__name__)
 class Operators:
     """One a parent. `open` listens; `tend` writes what the store had missed; `reload` reads the certificate again."""
 
-    def __init__(self, section: AdminSection, store: Store, keys: Keys, switch: Switch) -> None:
-        self._section = section
+    def __init__(self, config: Callable[[], Config], store: Store, keys: Keys, switch: Switch) -> None:
+        self._section = section = config().admin
+        self._config = config
         self._store = store
         self._keys = keys
         self._switch = switch
@@ -58,6 +61,7 @@ class Operators:
             switch=self._switch,
             notes=self._notes,
             hash_key=self._keys.key_hash,
+            budgets=lambda: self._config().budget_values(),
         )
         app = Admin(sight, api.application(), self._gate, self._notes, self.mark).application()
         runner = web.AppRunner(app, access_log=None, logger=Quiet(lambda: None))

@@ -21,8 +21,10 @@ from guardproxy.core.model import Line
 from guardproxy.core.tenant import Tenant
 from guardproxy.core.tenant_budget import Due
 from guardproxy.core.windows import Budget
+from guardproxy.errors import StoreError
 
 if TYPE_CHECKING:
+    from guardproxy.http.books import Books
     from guardproxy.http.turn import Turn
 
 WAIT_S = 2.0
@@ -39,10 +41,21 @@ class Budgets:
     """Which budgets a request counts against. `common`: those that the configuration gives the org `org`."""
 
     def __init__(self, common: Iterable[Budget] = (), org: str = "default") -> None:
-        self._common = tuple(common)
+        self._file = self._common = tuple(common)
         self._org = org
         self._known = Memo[tuple[Tenant, str], tuple[tuple[Due, ...], int]](KEPT)
         self._crossings = Memo[str, bool](KEPT)
+
+    async def look(self, books: Books) -> None:
+        """What the org's own document says now, beside the file: without keys of ours nobody else would say it."""
+        try:
+            found = await books.registry.org(self._org)
+        except StoreError:
+            return
+        common = (*self._file, *(found.budgets if found else ()))
+        if common != self._common:
+            self._common = common
+            self._known = Memo[tuple[Tenant, str], tuple[tuple[Due, ...], int]](KEPT)
 
     def of(self, tenant: Tenant, model: str, now_ms: int) -> tuple[Due, ...]:
         """The budgets of a tenant for a model, with their windows at this moment."""

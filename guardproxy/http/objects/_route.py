@@ -6,9 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from guardproxy.core.windows import Budget
 from guardproxy.errors import GuardError
 from guardproxy.http.approvals import Desk
 from guardproxy.http.auditing import Actor
+from guardproxy.http.budgeting import Budgeting
 from guardproxy.http.keyring import Keyring as Tenants
 from guardproxy.http.objects._kinds import Model
 from guardproxy.http.sessions import Runs
@@ -22,7 +24,8 @@ from guardproxy.store.redis import Store
 class Call:
     """One request that was admitted. `body` and `query` are of the route's models; `org` is the one that it is about.
 
-    `expect`: the etag of If-Match, "" = any. `hash_key`: `secrets.Keys.key_hash`.
+    `expect`: the etag of If-Match, "" = any. `hash_key`: `secrets.Keys.key_hash`. `in_file`: the
+    configuration's budgets.
     """
 
     actor: Actor
@@ -37,6 +40,11 @@ class Call:
     keyring: Keyring | None
     switch: Switch | None
     hash_key: bytes
+    in_file: tuple[Budget, ...] = ()
+
+    def budgets(self) -> Budgeting:
+        """The budgets of the organisation that the request is about."""
+        return Budgeting(self.store, self.org, self.in_file)
 
     def tenants(self) -> Tenants:
         """Orgs, teams and keys, to be changed in the name of who asks."""
