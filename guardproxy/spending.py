@@ -35,9 +35,8 @@ def add(commands: Any, load: Load, config: Callable[[argparse.ArgumentParser], N
         config(parser)
         asked = "the admin listener to ask; default: of the proxy on this data directory, else the store itself"
         parser.add_argument("--admin", default="", metavar="URL", help=asked)
-        parser.add_argument("--by-whom", dest="who", default="", metavar="NAME", help="who does it; default: you")
         parser.add_argument("--org", default="default", metavar="ORG", help="the org (default: default)")
-        parser.set_defaults(run=lambda given: _done(run, load(given), given))
+        parser.set_defaults(run=lambda given: _done(run, load(given), given), by="")
         return parser
 
     text = "what may be spent, by whom, in which window"
@@ -47,6 +46,8 @@ def add(commands: Any, load: Load, config: Callable[[argparse.ArgumentParser], N
     show = _json(command(group, "show", _show, "show a budget, and how it stands for each that it is for"))
     set_ = command(group, "set", _set, "set a budget, in the place of one that counts the same")
     remove = command(group, "remove", _remove, "take a budget away; what was used stays counted")
+    for parser in (set_, remove):
+        parser.add_argument("--by", default="", metavar="NAME", help="who does it; default: you")
     for parser in (show, remove):
         parser.add_argument("budget", metavar="BUDGET", help="its id, as in the list")
     _about(set_)
@@ -74,15 +75,13 @@ def _usage(parser: Any) -> None:
     parser.add_argument("--month", default="", metavar="YYYY-MM", help="which; default: this one (of UTC)")
     parser.add_argument("--since", default="", metavar="DAY", help="from this day, such as 2026-11-30")
     parser.add_argument("--until", default="", metavar="DAY", help="to this day")
-    parser.add_argument("--by", default="", metavar="NAMES", help=f"some of {','.join(BY)}; default: team,key,model")
+    parser.add_argument("--group", default="", metavar="NAMES", help=f"some of {','.join(BY)}; default: team,key,model")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--csv", action="store_true", help="as CSV, all that is counted; by default a row of the ledger each"
-    )
+    form.add_argument("--csv", action="store_true", help="as CSV, with all that is counted, row by row")
     form.add_argument("--json", action="store_true", help="as JSON lines")
 
 
-OPTIONS = {"limit": "LIMIT", "dimension": "the dimension", "window": "--per", "of": "--team or --key"}
+OPTIONS = {"limit": "LIMIT", "dimension": "the dimension", "window": "--per", "of": "--team or --key", "by": "--group"}
 """How a field is named on the command line, where it is not `--<field>`."""
 
 
@@ -90,7 +89,7 @@ def _done(run: Run, config: Config, given: argparse.Namespace) -> int:
     from guardproxy.http import asking  # noqa: PLC0415 - heavy, as all below
 
     try:
-        run(asking.admin(config, given.admin, given.who), given)
+        run(asking.admin(config, given.admin, given.by), given)
     except BadAsk as error:  # what was typed is wrong, as with every option
         name = (error.param or "").partition(".")[0]
         raise ConfigError(f"{OPTIONS.get(name, f'--{name}')}: {error.message}") from error
@@ -171,7 +170,7 @@ def _tell(admin: Admin, given: argparse.Namespace) -> None:
     from guardproxy.http import asking, terminal  # noqa: PLC0415
 
     whole = given.csv or given.json
-    by = given.by or ("" if whole else "team,key,model")
+    by = given.group or ("" if whole else "team,key,model")
     query = {"org": given.org, "by": by, "month": given.month, "since": given.since, "until": given.until}
     found = asking.pages(admin, "/usage", query)
     names = ["org", *([name.strip() for name in by.split(",")] if by else BY)]
@@ -187,17 +186,18 @@ def _tell(admin: Admin, given: argparse.Namespace) -> None:
 
 
 def _csv(found: Any, names: list[str]) -> None:
-    """A text that a table program would take for a formula stays a text."""
     out = csv.writer(sys.stdout, lineterminator="\n")
     sums: list[str] = []
     for one in found:
         if not sums:
             sums = [name for name in one if name not in ("org", *BY)]
             out.writerow([*names, *sums])
-        texts = [str(one[name] or "") for name in names]
-        out.writerow(
-            [*(f"'{text}" if text[:1] in "=+-@\t\r" and text else text for text in texts), *(one[s] for s in sums)]
-        )
+        out.writerow([*(_plain(str(one[name] or "")) for name in names), *(one[name] for name in sums)])
+
+
+def _plain(text: str) -> str:
+    """A text that a table program would take for a formula stays a text."""
+    return f"'{text}" if text and text[0] in "=+-@\t\r" else text
 
 
 def _told(one: Mapping[str, Any], names: list[str]) -> tuple[str, ...]:

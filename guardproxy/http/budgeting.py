@@ -28,6 +28,8 @@ LONGEST_MATCH = 100
 FILE = "file"
 """In the place of a document: the configuration."""
 
+IN_FILE = "it stands in the configuration: change it there"
+
 SEEN_DAYS = 35
 """Days in which a user or key must have been seen, to be shown with what it used."""
 
@@ -105,6 +107,8 @@ class Budgeting:
 
     async def set(self, of: str, budget: Budget, expect: str = "") -> tuple[Kept | None, Kept]:
         """Give a document a budget, in the place of the one that counts the same. Answers that one, and the new one."""
+        if of == FILE:
+            raise GuardError(IN_FILE, status=409, code="in_the_file")
         document = await self._document(of)
         _unchanged(document, expect)
         _sound(of, budget)
@@ -120,7 +124,7 @@ class Budgeting:
         """Take a budget out of its document. What was used stays counted."""
         kept = await self.find(name)
         if kept.of == FILE:
-            raise GuardError("it stands in the configuration: take it out there", status=409, code="in_the_file")
+            raise GuardError(IN_FILE, status=409, code="in_the_file")
         document = await self._document(kept.of)
         _unchanged(document, expect)
         rest = tuple(one for one in document.budgets if Kept(self._org, kept.of, one).id != name)

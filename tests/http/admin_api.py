@@ -12,8 +12,10 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from guardproxy.core.windows import Budget
 from guardproxy.http.admin_v1 import AdminV1
 from guardproxy.http.auditing import Actor
+from guardproxy.http.budgeting import Kept
 from guardproxy.http.gate import Gate
 from guardproxy.http.sealed import CHECKPOINT, Held, Sealer
 from guardproxy.http.switch import Switch
@@ -28,7 +30,16 @@ from tests.store.kit import Agent
 ORG, KEY = "acme", b"k" * 32
 CALL = Held("delete_file", '{"path":"/data/planted-arguments"}', b'{"content":"planted-message"}')
 QUESTION = Held("ask_human", "{}", b"{}", question="planted-question?")
-IDS = {"approvals": "a1", "sessions": "run-1", "orgs": "acme", "teams": "web", "keys": "k00000000000a"}
+MONTH = Budget("org", "cost_microusd", "month", 500_000_000)
+IDS = {
+    "approvals": "a1",
+    "sessions": "run-1",
+    "orgs": "acme",
+    "teams": "web",
+    "keys": "k00000000000a",
+    "budgets": Kept(ORG, "org", MONTH).id,
+    "usage": "",
+}
 """What `fill` makes, by the first part of a path."""
 
 
@@ -89,7 +100,7 @@ class Api:
             await self.store.approvals.open(org, asked)
         spare = (Org("spare"), Team(org, "spare"))  # nothing belongs to them
         for one in (
-            Org(org),
+            Org(org, budgets=(MONTH,)),
             Team(org, "web"),
             *spare,
             Key(IDS["keys"], org, "web", secrets=(Secret("d" * 64, "gp-…"),)),

@@ -12,13 +12,16 @@ from guardproxy.core.denial import amount
 from guardproxy.http import budgeting
 from guardproxy.http.auditing import changed
 from guardproxy.http.budgeting import Kept
-from guardproxy.http.objects._kinds import Milliseconds, Model, Named, Signed, listing
+from guardproxy.http.objects._kinds import WHOLE, Milliseconds, Model, Named, Signed, listing
 from guardproxy.http.objects._route import Call, Route, Told
 
 Scope = Literal["org", "team", "key", "user", "model"]
 Counted = Literal["cost_usd", "input_tokens", "output_tokens", "total_tokens", "requests", "concurrent_requests"]
 Window = Literal["minute", "hour", "day", "week", "month", "total"]
 OF = r"^(?:org|team:[a-z0-9][a-z0-9._-]{0,62}|key:k[0-9a-f]{12})$"
+
+Limit = Annotated[float, Field(gt=0, le=10**15)]
+Soft = Annotated[list[Annotated[int, Field(ge=1, le=100), WHOLE]], Field(max_length=10)]
 
 LONGEST = 200
 """Names of a budget whose standing is shown: those who used most."""
@@ -68,9 +71,16 @@ class SetBudget(Signed):
     match: Annotated[str, Field(min_length=1, max_length=budgeting.LONGEST_MATCH)] = "*"
     dimension: Counted
     window: Window | None = None
-    limit: Annotated[float, Field(gt=0, le=10**15)]
+    limit: Limit
     timezone: Annotated[str, Field(max_length=60)] = "UTC"
-    soft: Annotated[list[Annotated[int, Field(ge=1, le=100)]], Field(max_length=10)] = Field(default_factory=list)
+    soft: Soft = Field(default_factory=list)
+
+
+class ChangeBudget(Signed):
+    """What is to be otherwise; what is absent or null stays."""
+
+    limit: Limit | None = None
+    soft: Soft | None = None
 
 
 Budgets = listing(Budget)
@@ -140,6 +150,15 @@ async def _set(call: Call) -> Told:
     return await _told(call, "set", before, now)
 
 
+async def _change(call: Call) -> Told:
+    """Change how much it is, or what is only said: within two seconds everywhere."""
+    kept = await call.budgets().find(call.path["id"])
+    given = {"limit": call.body.limit, "soft": call.body.soft}
+    wanted = _budgets.written(kept.budget) | {name: said for name, said in given.items() if said is not None}
+    before, now = await call.budgets().set(kept.of, _budgets.read(wanted), call.expect)
+    return await _told(call, "set", before, now)
+
+
 async def _remove(call: Call) -> Told:
     """Take a budget away: within two seconds everywhere. What was used stays counted."""
     return await _told(call, "remove", await call.budgets().remove(call.path["id"], call.expect), None)
@@ -155,9 +174,18 @@ ROUTES = (
         _set,
         WholeBudget,
         body=SetBudget,
-        example={"scope": "org", "dimension": "cost_usd", "window": "month", "limit": 500, "soft": [50, 80]},
+        example={"scope": "org", "dimension": "cost_usd", "window": "day", "limit": 500, "soft": [50, 80]},
+        errors=(404, 409),
+    ),
+    Route(
+        "PATCH",
+        "/budgets/{id}",
+        "owner",
+        _change,
+        WholeBudget,
+        body=ChangeBudget,
+        example={"limit": 750},
         etag=True,
-        errors=(404,),
     ),
     Route(
         "DELETE",
