@@ -109,9 +109,10 @@ class Api:
 
 
 @asynccontextmanager
-async def serving(store: Store, trusted: tuple[str, ...] = ()) -> AsyncIterator[Api]:
+async def serving(store: Store, trusted: tuple[str, ...] = (), budgets: tuple[Budget, ...] = ()) -> AsyncIterator[Api]:
     keyring, app = Keyring(store, KEY), web.Application(client_max_size=4096)
-    v1 = AdminV1(store, KEY, ORG, gate=Gate(keyring, trusted), keyring=keyring, switch=Switch(store), hash_key=KEY)
+    gate, switch = Gate(keyring, trusted), Switch(store)
+    v1 = AdminV1(store, KEY, ORG, gate=gate, keyring=keyring, switch=switch, hash_key=KEY, budgets=lambda: budgets)
     app.add_subapp("/admin/v1", v1.application())
     runner = web.AppRunner(app)
     await runner.setup()

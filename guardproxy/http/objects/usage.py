@@ -87,8 +87,8 @@ def _days(asked: UsageQuery, now_ms: int) -> list[str]:
 
 def _by(asked: UsageQuery) -> list[str]:
     wanted = [name.strip() for name in asked.by.split(",")] if asked.by else list(NAMES)
-    if unknown := next((name for name in wanted if name not in NAMES), None):
-        raise BadAsk(f"{unknown[:40]!r} is none of {', '.join(NAMES)}", param="by")
+    if unknown := [name for name in wanted if name not in NAMES]:
+        raise BadAsk(f"{unknown[0][:40]!r} is none of {', '.join(NAMES)}", param="by")
     return list(dict.fromkeys(wanted))
 
 
