@@ -192,12 +192,16 @@ def _csv(found: Any, names: list[str]) -> None:
         if not sums:
             sums = [name for name in one if name not in ("org", *BY)]
             out.writerow([*names, *sums])
-        out.writerow([*(_plain(str(one[name] or "")) for name in names), *(one[name] for name in sums)])
+        out.writerow([*(_plain(str(one[name] or "")) for name in names), *(_figure(one[name]) for name in sums)])
 
 
 def _plain(text: str) -> str:
     """A text that a table program would take for a formula stays a text."""
     return f"'{text}" if text and text[0] in "=+-@\t\r" else text
+
+
+def _figure(amount: float) -> str:
+    return f"{amount:.6f}" if isinstance(amount, float) else str(amount)
 
 
 def _told(one: Mapping[str, Any], names: list[str]) -> tuple[str, ...]:
