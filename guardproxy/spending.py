@@ -200,7 +200,7 @@ def _plain(text: str) -> str:
     return f"'{text}" if text and text[0] in "=+-@\t\r" else text
 
 
-def _figure(amount: float) -> str:
+def _figure(amount: object) -> str:
     return f"{amount:.6f}" if isinstance(amount, float) else str(amount)
 
 
