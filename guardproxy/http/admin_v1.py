@@ -32,6 +32,7 @@ from guardproxy.http.objects._openapi import document
 from guardproxy.http.objects._route import Call, Route, Told
 from guardproxy.http.sealed import Sealer
 from guardproxy.http.sessions import Runs
+from guardproxy.http.standing import Standing
 from guardproxy.http.switch import Switch
 from guardproxy.http.tokens import Keyring
 from guardproxy.store.redis import Store
@@ -76,7 +77,9 @@ class AdminV1:
         notes: Notes | None = None,
         hash_key: bytes = b"",
         budgets: Callable[[], tuple[Budget, ...]] = tuple,
+        standing: Standing | None = None,
     ) -> None:
+        self._standing = standing
         self._store = store
         self._hash_key = hash_key
         self._budgets = budgets
@@ -141,6 +144,7 @@ class AdminV1:
             switch=self._switch,
             hash_key=self._hash_key,
             in_file=self._budgets(),
+            standing=self._standing,
         )
         told = await route.work(call)
         if told.entry is not None:

@@ -74,7 +74,7 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
         return await _beside(run, look, approval)
     about = {"approval": approval.id, "tool": approval.tool}
     turn.proxy.tell("approval.asked", approval.org, approval.session, approval.id, about)
-    if turn.proxy.policy.approvals.way == "hold" and asked.rule != HUMAN:
+    if turn.chosen.policy.approvals.way == "hold" and asked.rule != HUMAN:
         try:
             state = await _wait(run, approval.id)
         except asyncio.CancelledError:  # the client gave up: it pays for what was made, and finds the call waiting
@@ -97,7 +97,7 @@ async def _beside(run: Guarded, look: Look, approval: Approval) -> web.StreamRes
 
 
 async def _open(turn: Turn, name: str, held: Held) -> Approval:
-    terms, proxy, now = turn.proxy.policy.approvals, turn.proxy, turn.seen.now_ms
+    terms, proxy, now = turn.chosen.policy.approvals, turn.proxy, turn.seen.now_ms
     approval = Approval(
         id=name,
         org=turn.opening.org,
@@ -114,7 +114,7 @@ async def _open(turn: Turn, name: str, held: Held) -> Approval:
 async def _wait(run: Guarded, name: str) -> str:
     """The approval's state once it is decided, or as it is when the request can wait no longer."""
     turn = run.turn
-    until = time.monotonic() + turn.proxy.policy.approvals.hold_seconds
+    until = time.monotonic() + turn.chosen.policy.approvals.hold_seconds
     state = "pending"
     while state not in DECIDED and _may_wait(turn, until):
         await asyncio.sleep(LOOK_S)
@@ -167,7 +167,7 @@ async def _go_on(run: Guarded, look: Look, refusals: list[Objection]) -> web.Str
 
 async def wait(turn: Turn) -> None:
     """Hold a request that came while its approval is pending; it begins anew once a person has decided."""
-    until = time.monotonic() + turn.proxy.policy.approvals.hold_seconds
+    until = time.monotonic() + turn.chosen.policy.approvals.hold_seconds
     while turn.seen.paused == "approval" and _may_wait(turn, until):
         await asyncio.sleep(LOOK_S)
         approval, _ = await verdict.found(turn, turn.seen.approval)
@@ -191,7 +191,7 @@ async def resume(turn: Turn) -> web.StreamResponse | None:
         return await _release(turn, approval, held)
     if approval.state == "pending":  # a question, and the user goes on: these words are the answer
         turn.proxy.spawn(_overtaken(turn, name))
-    if approval.state == "expired" and turn.proxy.policy.approvals.on_expiry == "cut":
+    if approval.state == "expired" and turn.chosen.policy.approvals.on_expiry == "cut":
         return await _expired(turn, held)
     if approval.state in DECIDED:
         raws = turn.surface.calls_in_message(held.message)

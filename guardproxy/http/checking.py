@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 def ends(turn: Turn, calls: Sequence[Call]) -> bool:
     """Whether the calls hand over the final answer (`tools.final`)."""
-    return bool(calls) and all(first(turn.proxy.policy.tools.final, call) is not None for call in calls)
+    return bool(calls) and all(first(turn.chosen.policy.tools.final, call) is not None for call in calls)
 
 
 async def report(run: Guarded, look: Look) -> None:
@@ -43,7 +43,7 @@ async def check(run: Guarded, look: Look) -> tuple[bool, web.StreamResponse | No
     found = await run.outlet.meanwhile(_failures(turn, seen.text, seen.calls))
     _note(turn, found)
     failures = [one for one in found if one.mode == "enforce"]
-    terms = turn.proxy.policy.final
+    terms = turn.chosen.policy.final
     given = turn.response is not None and not look.watcher.holding
     if not failures or not terms.hold or given:
         return False, None
@@ -83,16 +83,17 @@ async def _failures(turn: Turn, text: str, calls: Sequence[Call]) -> tuple[Failu
         waits_for=(view.approval,) if view.approval_state == "pending" else (),
     )
     raised: list[str] = []
-    found = completion.verify(candidate, proxy.policy.completion, turn.language, raised=raised.append)
+    found = completion.verify(candidate, turn.chosen.policy.completion, turn.language, raised=raised.append)
     if raised:
         turn.decision = replace(turn.decision, errors=(*turn.decision.errors, *[f"{rule}: raised" for rule in raised]))
-    if proxy.verifier is None:
+    verifier = turn.chosen.verifier
+    if verifier is None:
         return found
     asked = Question(view.session, view.turn, turn.ask.model, text, calls, turn.language)
-    verdict = await proxy.verifier.ask(asked)
+    verdict = await verifier.ask(asked)
     if verdict.wrong:
         _log.warning("no verdict on a final answer: %s", verdict.wrong)
-    return found if verdict.passed else (*found, Failure(VERIFIER, verdict.feedback, proxy.verifier_mode))
+    return found if verdict.passed else (*found, Failure(VERIFIER, verdict.feedback, turn.chosen.verifier_mode))
 
 
 def _note(turn: Turn, found: Sequence[Failure]) -> None:

@@ -10,7 +10,7 @@ from guardproxy.core.fact import pack
 from guardproxy.core.model import Message, Rung
 from guardproxy.core.tool_rules import first
 from guardproxy.core.view import Closing, View
-from guardproxy.http import charging, room
+from guardproxy.http import charging, room, shaping
 from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ def ledger_of(turn: Turn, view: View) -> dict[str, bytes]:
     if view.ledger and not kept and done.outcome == "answered":
         kept = [*proxy.ledger.other(turn.message, turn.ask.count, view.ledger)]
     if not (turn.new_advice or kept or done.decided):
-        return {}
-    return proxy.ledger.seal(
+        return shaping.kept(turn)
+    return shaping.kept(turn) | proxy.ledger.seal(
         turn.message,
         turn.new_advice,
         turn.put_back,
@@ -90,7 +90,7 @@ def ledger_of(turn: Turn, view: View) -> dict[str, bytes]:
 
 def status_after(turn: Turn) -> str:
     """What the run waits for once this answer is there: a person, a result that comes later, or nothing."""
-    done, tools = turn.outcome, turn.proxy.policy.tools
+    done, tools = turn.outcome, turn.chosen.policy.tools
     if done.status_after != "active" or not done.calls or not (tools.later or tools.human):
         return done.status_after
     if any(first(tools.later, call) for call in done.calls):

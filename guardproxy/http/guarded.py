@@ -85,17 +85,20 @@ class Guarded:
     def gate(self) -> Gate | None:
         """What has to wait. A client that asked for several choices gets them as they are."""
         turn = self.turn
-        text = turn.proxy.wants.holds and turn.checks
+        text = turn.chosen.wants.holds and turn.checks
         calls = turn.inspection is not None and self.drop is None
         if turn.ask.choices > 1 or not (text or calls):
             return None
-        return Gate(_every if calls and turn.proxy.wants.people else partial(_wanted, turn, calls, text), text=text)
+        firm = bool(text) or (turn.inspection is not None and turn.inspection.enforces)
+        every = calls and turn.chosen.wants.people
+        return Gate(partial(_wanted, turn, calls, text), text=text, every=every, firm=firm)
 
     # -------------------------------------------------------------------------------------------- what we say to it
 
     async def _judge(self, look: Look) -> web.StreamResponse | None:
         """The response, or None where the model is to be asked again."""
         turn = self.turn
+        attempt.note_unread(turn, look)
         if look.encoded or self.gate() is None:
             take_over(turn, look, dropped=look.drop is not None)
             await checking.report(self, look)
@@ -176,7 +179,7 @@ class Guarded:
         keep: frozenset[int] | None = None
         if out:
             deciding.refused(turn, deciding.worst(objections))
-        if out or (turn.proxy.wants.guards and seen.call_count > len(seen.calls)):
+        if out or (turn.chosen.wants.guards and seen.call_count > len(seen.calls)):
             keep = frozenset(range(len(seen.calls))) - out  # of more than can be judged, the rest is left out
             turn.outcome.calls = tuple(call for at, call in enumerate(seen.calls) if at in keep)
             turn.outcome.call_count = len(keep)
@@ -227,8 +230,4 @@ def _wanted(turn: Turn, calls: bool, final: bool, tool: str) -> bool:  # noqa: F
     """Whether a call has to wait: it is judged, or it may be the final answer."""
     if calls and turn.inspection is not None and turn.inspection.concerns(tool):
         return True
-    return final and any(rule.concerns(tool) for rule in turn.proxy.policy.tools.final)
-
-
-def _every(_tool: str) -> bool:
-    return True
+    return final and any(rule.concerns(tool) for rule in turn.chosen.policy.tools.final)

@@ -77,14 +77,14 @@ class Ledger:
             if isinstance(edit, AppendText):
                 anchor = f"{self._anchor(at, edit.index)}:{places.count(edit.index)}"
                 places.append(edit.index)
-                entries[anchor] = self._seal(anchor, edit.text.encode())
+                entries[anchor] = self.sealed(anchor, edit.text.encode())
         taken = [one.place for anchor in known if (one := _rounds_at(anchor))] if kept or decided else []
         for back in (*decided, *kept):
             place = self._before(at, back.index)
             whose = "." if back in decided else ".".join(self._answer(at(back.index) or answer or Message("assistant")))
             anchor = f"{ROUNDS}{place}:{whose}:{taken.count(place)}"
             taken.append(place)
-            entries[anchor] = self._seal(anchor, _packed(back))
+            entries[anchor] = self.sealed(anchor, _packed(back))
         return entries
 
     def other(self, at: At, index: int, known: Iterable[str]) -> tuple[PutBack, ...]:
@@ -110,7 +110,7 @@ class Ledger:
             index = int(place.partition(":")[0])
             if self._anchor(at, index) != place:
                 lost += 1
-            elif text := self._open(anchor, sealed):
+            elif text := self.opened(anchor, sealed):
                 texts.append((index, int(number), text.decode()))
         found = tuple(AppendText(index, text) for index, _, text in sorted(texts))
         backs = [back for place, some in rounds.items() for back in self._rounds(at, place, some, entries)]
@@ -124,7 +124,7 @@ class Ledger:
         if self._before(at, index) != place or (index and at(index - 1) is None):
             return []
         chosen = sorted(self._chosen(at(index), some))
-        backs = [_unpacked(index, raw) for _, anchor in chosen if (raw := self._open(anchor, entries[anchor]))]
+        backs = [_unpacked(index, raw) for _, anchor in chosen if (raw := self.opened(anchor, entries[anchor]))]
         whole = _each_id_once(at(index), [back for back in backs if back is not None])
         return [back for back in whole if back != PutBack(index)]
 
@@ -153,11 +153,13 @@ class Ledger:
         """The place of a message that may not be there yet: it is known by the one in front of it."""
         return f"{index}:{self._anchor(at, index - 1).partition(':')[2]}" if index else "0:"
 
-    def _seal(self, anchor: str, content: bytes) -> bytes:
+    def sealed(self, anchor: str, content: bytes) -> bytes:
+        """What is kept at an anchor, and can be read at no other one."""
         nonce = os.urandom(NONCE)
         return nonce + self._cipher.encrypt(nonce, content, anchor.encode())
 
-    def _open(self, anchor: str, sealed: bytes) -> bytes:
+    def opened(self, anchor: str, sealed: bytes) -> bytes:
+        """What was kept at an anchor; nothing where it cannot be read."""
         try:
             return self._cipher.decrypt(sealed[:NONCE], sealed[NONCE:], anchor.encode())
         except InvalidTag:

@@ -61,7 +61,7 @@ class Look:
             drop=self.drop,
             status=answer.status,
             content_type=answer.content_type,
-            options=turn.proxy.options if good and not turn.seen.panic else OFF,
+            options=turn.chosen.options if good and not turn.seen.panic else OFF,
             language=turn.language,
             **more,
         )

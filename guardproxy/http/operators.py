@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from aiohttp import web
 
 from guardproxy._settings import Admin as AdminSection
-from guardproxy.config import Config
 from guardproxy.errors import ConfigError, StoreError
 from guardproxy.http import whereabouts
 from guardproxy.http.admin import Admin, Sight
@@ -18,6 +16,7 @@ from guardproxy.http.admin_v1 import AdminV1
 from guardproxy.http.auditing import Actor, Notes
 from guardproxy.http.gate import Gate, loopback
 from guardproxy.http.server import Quiet
+from guardproxy.http.standing import Standing
 from guardproxy.http.switch import Switch
 from guardproxy.http.tokens import Keyring
 from guardproxy.http.worker import listener
@@ -30,9 +29,11 @@ _log = logging.getLogger(__name__)
 class Operators:
     """One a parent. `open` listens; `tend` writes what the store had missed; `reload` reads the certificate again."""
 
-    def __init__(self, config: Callable[[], Config], store: Store, keys: Keys, switch: Switch) -> None:
-        self._section = section = config().admin
-        self._config = config
+    def __init__(
+        self, section: AdminSection, store: Store, keys: Keys, switch: Switch, standing: Standing | None = None
+    ) -> None:
+        self._standing = standing
+        self._section = section
         self._store = store
         self._keys = keys
         self._switch = switch
@@ -61,7 +62,8 @@ class Operators:
             switch=self._switch,
             notes=self._notes,
             hash_key=self._keys.key_hash,
-            budgets=lambda: self._config().budget_values(),
+            budgets=lambda: self._standing.config.budget_values() if self._standing else (),
+            standing=self._standing,
         )
         app = Admin(sight, api.application(), self._gate, self._notes, self.mark).application()
         runner = web.AppRunner(app, access_log=None, logger=Quiet(lambda: None))

@@ -37,7 +37,7 @@ async def _stretch(turn: Turn, made: int) -> None:
     more = max(turn.need.output_tokens, made - held)
     cost = _cost(turn, held + more) - _cost(turn, held)
     lines = room.lines(turn, Need(0, more, cost))
-    ends = turn.proxy.policy.on_overrun == "end"
+    ends = turn.chosen.policy.on_overrun == "end"
     wanted = tuple([line._replace(limit=line.limit if ends and line.dimension in ELASTIC else -1) for line in lines])
     try:
         short = await turn.proxy.books.stretch(turn.opening, wanted)

@@ -42,7 +42,7 @@ async def found(turn: Turn, name: str) -> tuple[Approval | None, Held | None]:
         message = _edited(turn, held, edited.arguments) if edited.arguments else held.message
         held = replace(held, message=message, arguments=edited.arguments or held.arguments, answer=edited.answer)
     if held is not None and approval.state == "approved" and not turn.seen.panic:
-        rule = first(forbidden(turn.proxy.policy), Call(held.tool, held.arguments))
+        rule = first(forbidden(turn.chosen.policy), Call(held.tool, held.arguments))
         if rule is not None:
             try:
                 approval = await turn.proxy.books.approvals.forbid(

@@ -25,6 +25,7 @@ from guardproxy.store.checkpoints import Checkpoints
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
 from guardproxy.store.meter import Meter
+from guardproxy.store.policies import Policies
 from guardproxy.store.registry import Registry
 from guardproxy.store.runs import Runs
 from guardproxy.store.stays import Stays
@@ -64,6 +65,7 @@ SCRIPTS = {
     "approval": ("state.lua", "handover.lua", "approval.lua"),
     "checkpoint": ("state.lua", "checkpoint.lua"),
     "registry": ("registry.lua",),
+    "policy": ("policy.lua",),
     "run": ("state.lua", "handover.lua", "look.lua", "run.lua"),
     "admin": ("state.lua", "admin.lua"),
 }
@@ -91,6 +93,7 @@ class Store:
         self.approvals = Approvals(client)
         self.runs = Runs(client)
         self.registry = Registry(client)
+        self.policies = Policies(client)
         self.checkpoints = Checkpoints(client)
         self.tokens = Tokens(client)
         self.audit = Audit(client)

@@ -12,16 +12,19 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from guardproxy.config import build
 from guardproxy.core.windows import Budget
+from guardproxy.http import budgeting
 from guardproxy.http.admin_v1 import AdminV1
 from guardproxy.http.auditing import Actor
-from guardproxy.http.budgeting import Kept
 from guardproxy.http.gate import Gate
 from guardproxy.http.sealed import CHECKPOINT, Held, Sealer
+from guardproxy.http.standing import Standing
 from guardproxy.http.switch import Switch
 from guardproxy.http.tokens import Keyring
 from guardproxy.store.approvals import Approval
 from guardproxy.store.audit import Entry, Wanted
+from guardproxy.store.policies import Kept
 from guardproxy.store.redis import Store
 from guardproxy.store.registry import Key, Org, Secret, Team
 from tests.http import conforming
@@ -37,8 +40,9 @@ IDS = {
     "orgs": "acme",
     "teams": "web",
     "keys": "k00000000000a",
-    "budgets": Kept(ORG, "org", MONTH).id,
+    "budgets": budgeting.Kept(ORG, "org", MONTH).id,
     "usage": "",
+    "policies": "careful",
 }
 """What `fill` makes, by the first part of a path."""
 
@@ -106,13 +110,33 @@ class Api:
             Key(IDS["keys"], org, "web", secrets=(Secret("d" * 64, "gp-…"),)),
         ):
             await self.store.registry.put(one)
+        await self.store.policies.put(Kept(IDS["policies"], {"mode": "observe"}))
+
+
+DOCUMENT = {"policies": {"watched": {"mode": "observe", "models": ["gpt-*"]}}}
+
+
+async def swapped(_document: object, _before: object) -> str:
+    """Workers that take everything."""
+    return ""
 
 
 @asynccontextmanager
 async def serving(store: Store, trusted: tuple[str, ...] = (), budgets: tuple[Budget, ...] = ()) -> AsyncIterator[Api]:
     keyring, app = Keyring(store, KEY), web.Application(client_max_size=4096)
-    gate, switch = Gate(keyring, trusted), Switch(store)
-    v1 = AdminV1(store, KEY, ORG, gate=gate, keyring=keyring, switch=switch, hash_key=KEY, budgets=lambda: budgets)
+    standing = Standing(lambda: (build(DOCUMENT), DOCUMENT))
+    await standing.open(store, swapped)
+    v1 = AdminV1(
+        store,
+        KEY,
+        ORG,
+        gate=Gate(keyring, trusted),
+        keyring=keyring,
+        switch=Switch(store),
+        hash_key=KEY,
+        standing=standing,
+        budgets=lambda: budgets,
+    )
     app.add_subapp("/admin/v1", v1.application())
     runner = web.AppRunner(app)
     await runner.setup()
