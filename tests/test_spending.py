@@ -62,7 +62,7 @@ async def _filled(server: Embedded) -> None:
         ("2026-11-30", ("web", "k1", "=1+1", "gpt-5", ""), (1, 10, 0, 0, 5, 0, 1)),
         ("2026-12-01", ("web", "k1", "ann", "gpt-5", ""), (100,)),
     ):
-        await store.usages.note("acme", {payer(who): sums}, offset(f"{day}T12:00:00+00:00"))
+        await store.usages.add("acme", {payer(who): sums}, offset(f"{day}T12:00:00+00:00"))
     await store.close()
 
 

@@ -111,7 +111,7 @@ class Proxy:
         self._factors: dict[str, float] = {}
         self._tasks: set[asyncio.Task[object]] = set()
         self._beside: list[asyncio.Task[None]] = []
-        self._run, self._numbers = os.urandom(9).hex(), itertools.count()
+        self.mark, self._numbers = os.urandom(9).hex(), itertools.count()
 
     async def start(self) -> None:
         """Open the upstream pool and begin to renew the holds of running calls."""
@@ -233,7 +233,7 @@ class Proxy:
 
     def token(self) -> str:
         """A name for an attempt that no other one has, of this worker or another."""
-        return f"{self._run}{next(self._numbers):06x}"
+        return f"{self.mark}{next(self._numbers):06x}"
 
     def factor(self, model: str) -> float:
         """How much larger the provider's count of input tokens is than our estimate, for this model."""

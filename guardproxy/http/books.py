@@ -7,7 +7,7 @@ told to the store when it is back, once per token. Policy `closed`: `StoreError`
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -73,7 +73,7 @@ class Books:
         self._local = LocalMemory(degraded=True)
         self._openings: dict[str, Opening] = {}
         self._owed: deque[tuple[Opening | None, Closing]] = deque(maxlen=OWED)
-        self._notes: dict[tuple[str, str], list[int]] = {}  # by org and payer
+        self._charges: dict[tuple[str, str], list[int]] = {}  # by org and payer
         self.live: dict[str, str] = {}  # tokens of calls that are running, and their orgs
         self.settling = 0  # closings on their way
 
@@ -139,6 +139,11 @@ class Books:
         place = await self._store.stretch(opening.org, opening.token, lines, opening.offset_ms)
         return None if place == 1 else lines[-place - 1] if place < 0 else False
 
+    async def note(self, opening: Opening, session: str, thread: str, ledger: Mapping[str, bytes]) -> None:
+        """Keep what was said in a turn that is not settled. What is begun here has no ledger."""
+        if ledger and opening.token not in self._openings:
+            await self._store.runs.note(opening.org, session, thread, ledger)
+
     async def meter(self, org: str, token: str, lines: Sequence[Line], lease_ms: int, offset_ms: int) -> View | None:
         """Hold what a request that is not read needs. None: the store is away, and the policy lets it through."""
         try:
@@ -180,32 +185,32 @@ class Books:
         """Whose the keys are."""
         return self._store.registry
 
-    def note(self, org: str, payer: str, numbers: Sequence[int]) -> None:
+    def charge(self, org: str, payer: str, numbers: Sequence[int]) -> None:
         """Usage of a request that held nothing: kept here until `pay`, so that a storm of refusals writes little."""
-        if numbers and len(self._notes) < NOTED:
-            kept = self._notes.setdefault((org, payer), [])
+        if numbers and len(self._charges) < NOTED:
+            kept = self._charges.setdefault((org, payer), [])
             kept.extend([0] * (len(numbers) - len(kept)))
             for at, number in enumerate(numbers):
                 kept[at] += number
 
-    async def _told(self) -> None:
-        """Tell the store what was noted. What it cannot hear now waits, and is added to."""
-        notes, self._notes = self._notes, {}
+    async def _charge(self) -> None:
+        """Tell the store what was used. What it cannot hear now waits, and is added to."""
+        charges, self._charges = self._charges, {}
         by_org: dict[str, dict[str, list[int]]] = {}
-        for (org, payer), numbers in notes.items():
+        for (org, payer), numbers in charges.items():
             by_org.setdefault(org, {})[payer] = numbers
         for org, rows in by_org.items():
             try:
-                await self._store.usages.note(org, rows)
+                await self._store.usages.add(org, rows)
             except StoreError:
                 for payer, numbers in rows.items():
-                    self.note(org, payer, numbers)
+                    self.charge(org, payer, numbers)
 
     async def pay(self) -> int:
         """Tell the store what it missed; called every other second. Answers how many turns were told."""
         told = 0
-        if self._notes:
-            await self._told()
+        if self._charges:
+            await self._charge()
         await self.exemptions.pay()
         while self._owed:
             opening, closing = self._owed[0]

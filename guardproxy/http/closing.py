@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from guardproxy.telemetry.report import TurnReport
 
 
+WHO_OF = {"budget": "budget", "completion": "check", "hygiene": "tool"}
+"""Who pauses a session, by how the rule begins; all others speak of loops."""
+
+
 def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
     """The closing of a turn whose answer is complete, or whose client left. `report`: what telemetry is told of it."""
     done, opening, proxy, tenant = turn.outcome, turn.opening, turn.proxy, turn.tenant.scope
@@ -83,7 +87,7 @@ def ledger_of(turn: Turn, view: View) -> dict[str, bytes]:
         turn.put_back,
         kept,
         decided=done.decided,
-        answer=Message("assistant", done.text, done.calls),
+        answer=Message("assistant", done.stands or done.text, done.calls),
         known=view.ledger,
     )
 
@@ -99,8 +103,8 @@ def status_after(turn: Turn) -> str:
 
 
 def paused_by(turn: Turn) -> str:
-    """Who pauses the session with this turn: a loop or a check whose run is handed to a person; "" = nobody."""
+    """Who pauses the session with this turn: what handed it to a person (`store.runs.WHO`); "" = nobody."""
     decision = turn.decision
     if decision.action != "pause" or decision.rung is not Rung.CUT or turn.seen.paused:
         return ""
-    return "budget" if decision.rule.startswith("budget.") else "loop"
+    return WHO_OF.get(decision.rule.partition(".")[0], "loop")

@@ -42,6 +42,7 @@ class Member:
         self.process = process
         self.channel = channel
         self.is_ready = False
+        self.marks: set[str] = set()  # begin the names of its attempts in the store: one more with each reload
         self._answers: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
 
     @classmethod
@@ -97,9 +98,19 @@ class Member:
 
 
 class Crew:
-    """`size` workers. `start(name)` says what a new one is to serve."""
+    """`size` workers. `start(name)` says what a new one is to serve.
 
-    def __init__(self, size: int, start: Callable[[str], Mapping[str, object]], fleet: Fleet) -> None:
+    `died(mark)` is told of one that ended by itself.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        start: Callable[[str], Mapping[str, object]],
+        fleet: Fleet,
+        died: Callable[[str], Coroutine[object, object, None]] | None = None,
+    ) -> None:
+        self._died = died
         self.fleet = fleet
         self._start = start
         self._size = size
@@ -206,9 +217,14 @@ class Crew:
         self._tell_first(slot, f"a worker ended with code {code} before it served")
         if not self._stopping:
             _log.warning("worker %s (pid %d) ended with code %d", name, member.process.pid, code)
+            if self._died is not None:
+                for mark in member.marks:
+                    self._spawn_task(self._died(mark))
 
     def _told(self, member: Member, message: Mapping[str, Any]) -> None:
         slot = next((slot for slot, known in self._members.items() if known is member), None)
+        if mark := str(message.get("mark", "")):
+            member.marks.add(mark)
         match message.get("do"):
             case "ready":
                 member.is_ready = True

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidTag
@@ -124,13 +125,22 @@ class Ledger:
         if self._before(at, index) != place or (index and at(index - 1) is None):
             return []
         chosen = sorted(self._chosen(at(index), some))
-        backs = [_unpacked(index, raw) for _, anchor in chosen if (raw := self.opened(anchor, entries[anchor]))]
-        whole = _each_id_once(at(index), [back for back in backs if back is not None])
+        backs = []
+        for _, anchor, exact in chosen:
+            raw = self.opened(anchor, entries[anchor])
+            back = _unpacked(index, raw) if raw else None
+            if back is not None and not _came_after_all(at(index), anchor, back):
+                # words of ours are known by all of them: what only looks like them stays
+                backs.append(back if exact or not back.instead else replace(back, instead=""))
+        whole = _each_id_once(at(index), backs)
         return [back for back in whole if back != PutBack(index)]
 
-    def _chosen(self, here: Message | None, some: Sequence[tuple[Rounds, str]]) -> list[tuple[int, str]]:
-        """Numbers and anchors. Of an answer that is none of those given there is nothing: a fork, or written anew."""
-        found = [(one.number, anchor) for one, anchor in some if not one.exact]
+    def _chosen(self, here: Message | None, some: Sequence[tuple[Rounds, str]]) -> list[tuple[int, str, bool]]:
+        """Numbers and anchors, and whether the message is that answer to the letter.
+
+        Of an answer that is none of those given there is nothing: a fork, or written anew.
+        """
+        found = [(one.number, anchor, False) for one, anchor in some if not one.exact]
         given = [pair for pair in some if pair[0].exact]
         if here is None or here.role != "assistant" or not given:
             return found
@@ -139,7 +149,7 @@ class Ledger:
         if not own:
             return found
         one, anchor = max(own, key=lambda pair: pair[0].number)
-        return [*found, (one.number, anchor)]
+        return [*found, (one.number, anchor, one.exact == exact)]
 
     def _answer(self, message: Message) -> tuple[str, str]:
         """Digests of an answer: of its calls as canonical actions, and of these with ids and words."""
@@ -183,6 +193,15 @@ def _rounds_at(anchor: str) -> Rounds | None:
     return Rounds(place, calls, exact, int(number)) if anchor.startswith(ROUNDS) and dot else None
 
 
+def _came_after_all(here: Message | None, anchor: str, back: PutBack) -> bool:
+    """Whether the message itself makes the calls of a decision that was put back because they were thought lost."""
+    one = _rounds_at(anchor)
+    own = {call.id for call in here.calls if call.id} if here and one and not one.exact else set()
+    messages = [json.loads(raw) for raw in back.before] if own else ()
+    made = [call for one in messages if isinstance(one, dict) for call in one.get("tool_calls") or ()]
+    return any(call.get("id") in own for call in made)
+
+
 def _each_id_once(here: Message | None, backs: Sequence[PutBack]) -> list[PutBack]:
     """Without the calls, and with them their results, that would bring an id into the message a second time.
 
@@ -193,7 +212,7 @@ def _each_id_once(here: Message | None, backs: Sequence[PutBack]) -> list[PutBac
     for back in backs:
         ids = [one for _, raw in back.calls if (one := json.loads(raw).get("id"))]
         if len({*ids} - taken) < len(ids):
-            kept.append(PutBack(back.index, back.before, said=back.said))
+            kept.append(PutBack(back.index, back.before, said=back.said, instead=back.instead))
         else:
             kept.append(back)
             taken.update(ids)
@@ -204,13 +223,14 @@ def _packed(back: PutBack) -> bytes:
     """The stored form: messages and calls are JSON already, and stay as they are, byte for byte."""
     calls = [[place, raw.decode()] for place, raw in back.calls]
     before, after = [raw.decode() for raw in back.before], [raw.decode() for raw in back.after]
-    return json.dumps([1, before, calls, after, back.said]).encode()
+    fields = [before, calls, after, back.said]
+    return json.dumps([2, *fields, back.instead] if back.instead else [1, *fields]).encode()
 
 
 def _unpacked(index: int, raw: bytes) -> PutBack | None:
     form, *rest = json.loads(raw)
-    if form != 1:  # of another version
+    if form not in (1, 2):  # of another version
         return None
-    before, calls, after, said = rest
+    before, calls, after, *words = rest
     placed = tuple((place, call.encode()) for place, call in calls)
-    return PutBack(index, tuple(one.encode() for one in before), placed, tuple(one.encode() for one in after), said)
+    return PutBack(index, tuple(one.encode() for one in before), placed, tuple(one.encode() for one in after), *words)

@@ -116,6 +116,8 @@ def take_over(turn: Turn, look: Look, *, dropped: bool) -> None:
         turn.outcome.outcome, turn.outcome.answer = "answered", "calls"
     if look.watcher.halted:
         _halted(turn, look.watcher.halted)
+    if turn.outcome.answer == "own" and look.drop is not None and not look.blind:
+        turn.outcome.stands = look.drop.text
     if failed:
         turn.outcome.error_type = "upstream_error"  # the provider told the client itself
 

@@ -76,7 +76,7 @@ async def held(proxy: Proxy, request: web.BaseRequest, tenant: Tenant, route: st
 
 def _note(proxy: Proxy, tenant: Tenant, charge: Charge) -> None:
     """Note a request in the ledger of usage: what it cost is not known, nor which model it was for."""
-    proxy.books.note(tenant.org, payer((tenant.team, tenant.key, tenant.user, "", "")), charge.numbers())
+    proxy.books.charge(tenant.org, payer((tenant.team, tenant.key, tenant.user, "", "")), charge.numbers())
 
 
 async def _admitted(proxy: Proxy, tenant: Tenant, policy: Policy, due: Sequence[Due], offset_ms: int) -> str:

@@ -21,7 +21,7 @@ from guardproxy.http.crew import Crew
 from guardproxy.http.exporting import Exporter
 from guardproxy.http.operators import Operators
 from guardproxy.http.standing import Loaded, Standing
-from guardproxy.http.sweeper import Sweeper
+from guardproxy.http.sweeper import Sweeper, bury
 from guardproxy.http.switch import Switch
 from guardproxy.http.worker import listener
 from guardproxy.store import embedded
@@ -85,7 +85,7 @@ class Parent:
         self._store = await Store.connect(section.url, socket_path=path, timeout_ms=section.timeout_ms)
         stack.push_async_callback(self._store.close)
         await self._store.check_policy()
-        self._crew = Crew(config.listen.workers, self._start, self._fleet)
+        self._crew = Crew(config.listen.workers, self._start, self._fleet, lambda mark: bury(self._store, mark))
         await self._standing.open(self._store, self._crew.reload)
         self._switch = Switch(self._store)
         keys = secrets.derive(self._secret)

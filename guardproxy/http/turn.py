@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from dataclasses import replace
 from types import ModuleType
@@ -19,15 +18,16 @@ from guardproxy.core.tenant import Tenant
 from guardproxy.core.view import View
 from guardproxy.errors import BadAsk, GuardError, StoreError
 from guardproxy.http import (
-    approving,
     checkpointing,
     guarded,
     heading,
     intake,
     opening,
+    own_words,
     preparing,
     relay,
     reporting,
+    resuming,
     room,
     settling,
     shaping,
@@ -35,7 +35,6 @@ from guardproxy.http import (
     stopping,
 )
 from guardproxy.http.outcome import Outcome
-from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
     from guardproxy.api.chat import Joint
@@ -129,7 +128,7 @@ class Turn:
         self.view = await opening.begin(self)
         self.outcome.begin_ns = time.perf_counter_ns() - begun
         if self.view.paused == "approval" and self.chosen.policy.approvals.way == "hold":
-            await approving.wait(self)
+            await resuming.wait(self)
         if self.seen.short:
             await room.make(self)
         lost = False
@@ -237,7 +236,7 @@ class Turn:
                 answer = heading.error(self, BadAsk(edit.message, status=edit.status, code=edit.code))
                 self.settle()
                 return answer
-        if self.seen.approval_state and (answered := await approving.resume(self)) is not None:
+        if self.seen.approval_state and (answered := await resuming.resume(self)) is not None:
             return answered
         if self.inspection is not None or self.checks:
             return await guarded.forward(self)
@@ -245,16 +244,7 @@ class Turn:
 
     async def reply(self, text: str) -> web.StreamResponse:
         """An answer in the model's place, whole: no upstream call."""
-        finish = None
-        if self.ask.finish_tool:
-            tool, argument = self.ask.finish_tool
-            finish = (tool, argument, os.urandom(8).hex()[:9])
-        kind, body = self.surface.reply(
-            self.ask, text, reply_id=self.reply_id, created=self.started_ns // 10**9, finish=finish
-        )
-        self.outcome.own(text)
-        self.settle()
-        return whole(200, [("Content-Type", kind), *self.guard_headers()], body)
+        return own_words.reply(self, text)
 
     def guard_headers(self) -> list[tuple[str, str]]:
         """The `x-guardproxy-*` headers of the answer (DESIGN section 5)."""

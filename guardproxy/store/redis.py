@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 from guardproxy.core.memo import Memo
@@ -18,6 +17,7 @@ from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import ConfigError, StoreError
 from guardproxy.store import _codec
 from guardproxy.store._client import Client, OnChange
+from guardproxy.store._scripts import sources
 from guardproxy.store._wire import address
 from guardproxy.store.approvals import Approvals
 from guardproxy.store.audit import Audit
@@ -25,6 +25,7 @@ from guardproxy.store.checkpoints import Checkpoints
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
 from guardproxy.store.meter import Meter
+from guardproxy.store.orphans import Orphans
 from guardproxy.store.policies import Policies
 from guardproxy.store.registry import Registry
 from guardproxy.store.runs import Runs
@@ -50,27 +51,6 @@ NEWEST = 2
 KNOWN = 8_000
 """Conversations remembered for that, up to twice as many; some 100 bytes each."""
 
-SCRIPTS = {
-    "begin": ("state.lua", "resolve.lua", "begin.lua"),
-    "settle": ("state.lua", "account.lua", "settle.lua", "handover.lua", "handed.lua"),
-    "extend": ("state.lua", "extend.lua"),
-    "meter": ("state.lua", "meter.lua"),
-    "note": ("state.lua", "account.lua", "note.lua"),
-    "sweep": ("sweep.lua",),
-    "stay": ("stay.lua",),
-    "renew": ("renew.lua",),
-    "idle": ("state.lua", "look.lua", "idle.lua"),
-    "known": ("state.lua", "look.lua", "known.lua"),
-    "label": ("state.lua", "label.lua"),
-    "approval": ("state.lua", "handover.lua", "approval.lua"),
-    "checkpoint": ("state.lua", "checkpoint.lua"),
-    "registry": ("registry.lua",),
-    "policy": ("policy.lua",),
-    "run": ("state.lua", "handover.lua", "look.lua", "run.lua"),
-    "admin": ("state.lua", "admin.lua"),
-}
-"""Scripts by name, and the files each is made of."""
-
 
 @dataclass(frozen=True, slots=True)
 class Swept:
@@ -89,6 +69,7 @@ class Store:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.stays = Stays(client)
+        self.orphans = Orphans(client)
         self.labels = Labels(client)
         self.approvals = Approvals(client)
         self.runs = Runs(client)
@@ -121,7 +102,7 @@ class Store:
         """
         client = Client(
             address(url, socket_path),
-            _sources(),
+            sources(),
             timeout_s=timeout_ms / 1000,
             probe_s=probe_ms / 1000,
             on_change=on_change,
@@ -280,11 +261,6 @@ class Store:
             await self._client.command("SET", f"{_codec.prefix(org)}panic", "1")
         self._orgs_of = self._client.generation
         self._orgs.add(org)
-
-
-def _sources() -> Mapping[str, str]:
-    folder = resources.files("guardproxy.store")
-    return {name: "".join(folder.joinpath(f).read_text("utf-8") for f in files) for name, files in SCRIPTS.items()}
 
 
 def _key(org: str) -> bytes:

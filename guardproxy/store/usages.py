@@ -23,10 +23,10 @@ class Usages:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def note(self, org: str, rows: Mapping[str, Sequence[int]], offset_ms: int = 0) -> None:
+    async def add(self, org: str, rows: Mapping[str, Sequence[int]], offset_ms: int = 0) -> None:
         """Add to rows of today, by what `core.usage.payer` calls them."""
         words = bare((secrets.token_hex(8), offset_ms)), encode([(who, list(sums)) for who, sums in rows.items()])
-        await self._client.run("note", prefix(org).encode(), words)
+        await self._client.run("charge", prefix(org).encode(), words)
 
     async def day(self, org: str, day: str) -> list[Row]:
         """The rows of a day (`2026-11-30`), in no order."""

@@ -48,7 +48,7 @@ async def test_what_requests_count_is_what_is_shown(store: Store) -> None:
             assert (await ask(running, headers=headers, model=model)).status == 200
         now_ms = await store.usages.now_ms() + running.offset_ms
     names = {payer((made.key.team, made.key.id, user, "", "")): (1,) for made, user in ((one, "bob"), (two, "al"))}
-    await store.usages.note("acme", names, running.offset_ms)  # beside those of the turns
+    await store.usages.add("acme", names, running.offset_ms)  # beside those of the turns
     budgeting = Budgeting(store, "acme")
     found = {}
     for kept in await budgeting.every():
@@ -78,7 +78,7 @@ async def test_held_and_who_used_most_first(store: Store) -> None:
     budget = Budget("user", "requests", "total", 9)
     for name, used, held in (("ann", 1, 0), ("bob", 3, 1), ("al", 0, 4)):
         await store._client.command("HSET", f"gp:{{acme}}:w:t:user:{name}", "u:requests", used, "h:requests", held)
-        await store.usages.note("acme", {payer(("", "", name, "", "")): (1,)})
+        await store.usages.add("acme", {payer(("", "", name, "", "")): (1,)})
     found, _ = await Budgeting(store, "acme").standing(Kept("acme", "org", budget), await store.usages.now_ms())
     assert [(one.name, one.used, one.held) for one in found] == [("al", 0, 4), ("bob", 3, 1), ("ann", 1, 0)]
 

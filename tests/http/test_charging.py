@@ -160,7 +160,7 @@ async def test_what_the_store_could_not_be_told_is_told_later(store: Store, monk
     async with live(store, budgets=[budget("org", "requests", 1)]) as running:
         assert (await ask(running)).status == 200
         with monkeypatch.context() as gone:
-            gone.setattr(store.usages, "note", away)
+            gone.setattr(store.usages, "add", away)
             assert [(await ask(running)).status for _ in range(2)] == [400, 400]
             await running.proxy.books.pay()
         assert (await total(running, store))["denied"] == 2

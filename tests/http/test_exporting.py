@@ -53,7 +53,7 @@ def names(folder: Path) -> list[str]:
 async def test_the_running_day_is_written_anew_and_then_for_good(store: Store, clock: Clock, tmp_path: Path) -> None:
     today = day_of(await store.usages.now_ms())
     one = exporter(store, tmp_path)
-    await store.usages.note("acme", {ANN: (1, 10), NOBODY: (2,)})
+    await store.usages.add("acme", {ANN: (1, 10), NOBODY: (2,)})
     await one.round()
     assert names(tmp_path) == [f"acme/{today}.part.jsonl"]
     first = read(tmp_path / f"acme/{today}.part.jsonl")
@@ -62,7 +62,7 @@ async def test_the_running_day_is_written_anew_and_then_for_good(store: Store, c
     ]  # fmt: skip
     assert {name: first[1][name] for name in FIELDS} == dict.fromkeys(FIELDS, 0) | {"requests": 1, "input_tokens": 10}
 
-    await store.usages.note("acme", {ANN: (1, 10)})
+    await store.usages.add("acme", {ANN: (1, 10)})
     await one.round()
     second = read(tmp_path / f"acme/{today}.part.jsonl")
     assert [row["requests"] for row in second] == [2, 2]
@@ -81,7 +81,7 @@ async def test_the_running_day_is_written_anew_and_then_for_good(store: Store, c
 
 async def test_a_proxy_that_was_away_for_days_misses_none(store: Store, clock: Clock, tmp_path: Path) -> None:
     for day in (40, 39, 3):
-        await store.usages.note("acme", {ANN: (day,)}, -day * DAY)
+        await store.usages.add("acme", {ANN: (day,)}, -day * DAY)
     await exporter(store, tmp_path).round()
     found = {name[5:15]: read(tmp_path / name)[0]["requests"] for name in names(tmp_path)}
     now_ms = await store.usages.now_ms()
@@ -94,7 +94,7 @@ async def test_old_days_leave_the_store_once_they_are_on_the_disk(
     now_ms = await store.usages.now_ms()
     days = {back: day_of(now_ms - back * DAY) for back in (0, 6, 7, 8, 300)}
     for back in days:
-        await store.usages.note("acme", {ANN: (1,)}, -back * DAY)
+        await store.usages.add("acme", {ANN: (1,)}, -back * DAY)
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
     one = exporter(store, blocked, keep_days=7)
@@ -111,7 +111,7 @@ async def test_old_days_leave_the_store_once_they_are_on_the_disk(
 
 async def test_without_a_folder_old_days_are_forgotten_all_the_same(store: Store, clock: Clock) -> None:
     for back in (0, 2):
-        await store.usages.note("acme", {ANN: (1,)}, -back * DAY)
+        await store.usages.add("acme", {ANN: (1,)}, -back * DAY)
     await exporter(store, "", keep_days=1).round()
     now_ms = await store.usages.now_ms()
     assert [bool(await store.usages.day("acme", day_of(now_ms - back * DAY))) for back in (0, 2)] == [True, False]
@@ -119,7 +119,7 @@ async def test_without_a_folder_old_days_are_forgotten_all_the_same(store: Store
 
 async def test_it_looks_once_in_a_while(store: Store, clock: Clock, tmp_path: Path) -> None:
     one = exporter(store, tmp_path)
-    await store.usages.note("acme", {ANN: (1,)})
+    await store.usages.add("acme", {ANN: (1,)})
     await one.step()
     (file,) = [tmp_path / name for name in names(tmp_path)]
     file.unlink()
@@ -129,7 +129,7 @@ async def test_it_looks_once_in_a_while(store: Store, clock: Clock, tmp_path: Pa
 
 async def test_names_of_orgs_lead_nowhere_else(store: Store, clock: Clock, tmp_path: Path) -> None:
     await Agent(store, session="s").begin(org="../up")
-    await store.usages.note("../up", {ANN: (1,)})
+    await store.usages.add("../up", {ANN: (1,)})
     await exporter(store, tmp_path / "in").round()
     assert [name.partition("/")[0] for name in names(tmp_path)] == ["in"]
     assert [name.split("/")[1] for name in names(tmp_path)] == ["..%2Fup"]

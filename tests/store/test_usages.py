@@ -104,20 +104,20 @@ async def test_the_day_is_that_of_the_stores_clock_when_it_is_settled(store: Sto
 
 async def test_notes_are_added_and_counted_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await (await begun(store)).settle(charge=(1, 100))
-    await store.usages.note(ORG, {payer(WHO): (0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 9), payer(("x", "", "", "", "")): (2,)})
+    await store.usages.add(ORG, {payer(WHO): (0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 9), payer(("x", "", "", "", "")): (2,)})
     found = {row.by[0]: row.sums for row in await today(store)}
     assert found == {"web": filled(1, 100, 0, 0, 0, 0, 0, 0, 0, 1, 1, 9), "x": filled(2)}
     monkeypatch.setattr(usages.secrets, "token_hex", lambda _size: "the same")
     for _ in range(2):
-        await store.usages.note(ORG, {payer(("x", "", "", "", "")): (5,)})
+        await store.usages.add(ORG, {payer(("x", "", "", "", "")): (5,)})
     assert {row.by[0]: row.sums[0] for row in await today(store)} == {"web": 1, "x": 7}
 
 
 async def test_rows_are_bounded_and_team_and_key_stay_apart(store: Store) -> None:
     """Users, models and agents are named by clients."""
     rows = {payer(("web", "k1", f"user {number}", "", "")): (1,) for number in range(5000)}
-    await store.usages.note(ORG, rows)
-    await store.usages.note(ORG, {payer(("web", "k2", f"late {number}", "m", "a")): (1,) for number in range(3)})
+    await store.usages.add(ORG, rows)
+    await store.usages.add(ORG, {payer(("web", "k2", f"late {number}", "m", "a")): (1,) for number in range(3)})
     await (await begun(store, who=("", "", "user 1", "m", ""))).settle(charge=(1,))
     await (await begun(store, "t", who=("web", "k1", "user 1", "", ""))).settle(charge=(1,))
     found = {row.by: row.sums[0] for row in await today(store)}
@@ -128,7 +128,7 @@ async def test_rows_are_bounded_and_team_and_key_stay_apart(store: Store) -> Non
 
 
 async def test_a_day_can_be_forgotten(store: Store) -> None:
-    await store.usages.note(ORG, {payer(WHO): (1,)})
+    await store.usages.add(ORG, {payer(WHO): (1,)})
     day = day_of(await store.usages.now_ms())
     assert [await store.usages.forget(ORG, day) for _ in range(2)] == [True, False]
     assert await store.usages.day(ORG, day) == []

@@ -20,7 +20,7 @@ async def api(store: Store) -> AsyncIterator[Api]:
 
 
 async def used(api: Api, day: str, team: str, model: str, *sums: int, user: str = "") -> None:
-    await api.store.usages.note("acme", {payer((team, "k1", user, model, "")): sums}, offset(f"{day}T12:00:00+00:00"))
+    await api.store.usages.add("acme", {payer((team, "k1", user, model, "")): sums}, offset(f"{day}T12:00:00+00:00"))
 
 
 async def test_a_month_by_team_and_model(api: Api) -> None:
@@ -77,7 +77,7 @@ async def test_which_days(api: Api, asked: str, days: list[str]) -> None:
 
 async def test_this_month_is_what_nobody_asked_otherwise(api: Api) -> None:
     today = day_of(await api.store.usages.now_ms())
-    await api.store.usages.note("acme", {payer(("web", "k1", "ann", "a", "codex")): (1,)})
+    await api.store.usages.add("acme", {payer(("web", "k1", "ann", "a", "codex")): (1,)})
     (one,) = (await api.ask("GET", "/usage")).body["items"]
     assert (one["day"], one["team"], one["key"], one["user"], one["model"], one["agent"]) == (
         today, "web", "k1", "ann", "a", "codex",
