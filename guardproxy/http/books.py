@@ -20,6 +20,7 @@ from guardproxy.http.scoped_exemptions import ScopedExemptions
 from guardproxy.store.labels import Labels
 
 if TYPE_CHECKING:
+    from guardproxy.core.windows import Budget
     from guardproxy.store.approvals import Approvals
     from guardproxy.store.checkpoints import Checkpoints
     from guardproxy.store.meter import Meter
@@ -160,6 +161,15 @@ class Books:
         """Whether this is the first of all workers to ask: for what happens once. `StoreError` without it."""
         return await self._store.claim(org, name, ttl_ms)
 
+    async def budgets_of(self, org: str) -> tuple[Budget, ...] | None:
+        """What an org's document limits. None: nobody knows just now."""
+        registry = getattr(self._store, "registry", None)  # a store in this process has none
+        try:
+            found = await registry.org(org) if registry is not None else None
+        except StoreError:
+            return None
+        return found.budgets if found else ()
+
     @property
     def stays(self) -> Stays:
         """Where sessions were served."""
@@ -187,7 +197,7 @@ class Books:
 
     def charge(self, org: str, payer: str, numbers: Sequence[int]) -> None:
         """Usage of a request that held nothing: kept here until `pay`, so that a storm of refusals writes little."""
-        if numbers and len(self._charges) < NOTED:
+        if numbers and ((org, payer) in self._charges or len(self._charges) < NOTED):
             kept = self._charges.setdefault((org, payer), [])
             kept.extend([0] * (len(numbers) - len(kept)))
             for at, number in enumerate(numbers):
@@ -196,12 +206,15 @@ class Books:
     async def _charge(self) -> None:
         """Tell the store what was used. What it cannot hear now waits, and is added to."""
         charges, self._charges = self._charges, {}
+        usages = getattr(self._store, "usages", None)  # a store in this process has none
+        if usages is None:
+            return
         by_org: dict[str, dict[str, list[int]]] = {}
         for (org, payer), numbers in charges.items():
             by_org.setdefault(org, {})[payer] = numbers
         for org, rows in by_org.items():
             try:
-                await self._store.usages.add(org, rows)
+                await usages.add(org, rows)
             except StoreError:
                 for payer, numbers in rows.items():
                     self.charge(org, payer, numbers)

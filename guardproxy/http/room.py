@@ -21,7 +21,6 @@ from guardproxy.core.model import Line
 from guardproxy.core.tenant import Tenant
 from guardproxy.core.tenant_budget import Due
 from guardproxy.core.windows import Budget
-from guardproxy.errors import StoreError
 
 if TYPE_CHECKING:
     from guardproxy.http.books import Books
@@ -48,11 +47,10 @@ class Budgets:
 
     async def look(self, books: Books) -> None:
         """What the org's own document says now, beside the file: without keys of ours nobody else would say it."""
-        try:
-            found = await books.registry.org(self._org)
-        except StoreError:
+        found = await books.budgets_of(self._org)
+        if found is None:
             return
-        common = (*self._file, *(found.budgets if found else ()))
+        common = (*self._file, *found)
         if common != self._common:
             self._common = common
             self._known = Memo[tuple[Tenant, str], tuple[tuple[Due, ...], int]](KEPT)

@@ -150,7 +150,8 @@ async def ledger(store: Store, org: str, since_ms: int) -> Counter[str]:
 async def test_no_budget_is_passed_and_all_is_accounted_for(tmp_path: Path) -> None:
     load, provider = Load(random.Random("company")), Provider()
     provider.script = load.answer
-    async with serve(provider.handle) as upstream, serving(tmp_path, CONFIG, upstream, WORKERS) as running:
+    config = {**CONFIG, "usage": {"folder": str(tmp_path / "usage")}}
+    async with serve(provider.handle) as upstream, serving(tmp_path, config, upstream, WORKERS) as running:
         store = await Store.connect(socket_path=running.socket_path, timeout_ms=20_000)
         keys, since_ms = await company(store), await store.usages.now_ms()
         await until(lambda: len(running.workers()) == WORKERS, 60)
@@ -176,6 +177,8 @@ async def test_no_budget_is_passed_and_all_is_accounted_for(tmp_path: Path) -> N
     assert set(outcomes) <= {"done", "broken", "budget_exceeded", "rate_limit_exceeded"}
     over = AT_A_TIME * MOST  # what calls in flight may cost above their holds: a tenth of the output
     for org, standing in found.items():
+        exported = [json.loads(line) for file in (tmp_path / "usage" / org).iterdir() for line in file.open()]
+        assert {row["org"] for row in exported} == {org}  # of what was used by then
         check(load, org, standing, rows[org], over)
 
 
