@@ -128,6 +128,13 @@ class StoreSection(Section):
     labels_days: kinds.Days = 180.0
 
 
+class UsageSection(Section):
+    """The ledger of usage. `folder`: each day as a file of JSON lines, "" = none; `keep_days` in the store."""
+
+    folder: Annotated[Text, Field(min_length=0)] = ""
+    keep_days: Annotated[Number, Field(ge=1, le=400)] = 400
+
+
 class SpanLimits(Section):
     """Limits of a request span: what follows one genuine user message. Absent = the profile's, null = none."""
 

@@ -28,6 +28,7 @@ from guardproxy._settings import (
     StoreSection,
     TelemetrySection,
     Upstream,
+    UsageSection,
     Webhook,
 )
 from guardproxy._upstreams import Failover, NamedUpstream
@@ -60,6 +61,7 @@ class Config(Section):
     policies: Policies = Field(default_factory=dict)
     prices: Prices = Prices()
     budgets: Budgets = ()
+    usage: UsageSection = UsageSection()
     overload: Overload = Overload()
     webhook: Webhook = Webhook()
     outgoing: Outgoing = Outgoing()

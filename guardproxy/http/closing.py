@@ -10,7 +10,7 @@ from guardproxy.core.fact import pack
 from guardproxy.core.model import Message, Rung
 from guardproxy.core.tool_rules import first
 from guardproxy.core.view import Closing, View
-from guardproxy.http import room, shaping
+from guardproxy.http import charging, room, shaping
 from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         done.outcome,
         done.answer,
         {
-            "turns": 0 if decision.action == "deny" else 1,
+            "turns": 0 if decision.action == "deny" and turn.overrun is None else 1,
             "tool_calls": done.call_count,
             "input_tokens": usage.input,
             "output_tokens": usage.output,
@@ -57,6 +57,7 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         links,
     )
     told.record, told.usage, told.offset_ms, told.count = record_of(report), usage, turn.offset_ms, turn.ask.count
+    told.charge = charging.charge(turn, report).numbers()
     told.status, told.waits_for, told.ledger = status_after(turn), done.waits_for, ledger_of(turn, view)
     if done.too_long:
         told.facts = (pack(proxy.printer.refused_length(done.ended_ns // 1_000_000 + turn.offset_ms)),)

@@ -18,6 +18,7 @@ from guardproxy.errors import ConfigError, GuardError, StoreError
 from guardproxy.http import greeting, whereabouts
 from guardproxy.http.admin import Sight
 from guardproxy.http.crew import Crew
+from guardproxy.http.exporting import Exporter
 from guardproxy.http.operators import Operators
 from guardproxy.http.standing import Loaded, Standing
 from guardproxy.http.sweeper import Sweeper, bury
@@ -75,9 +76,8 @@ class Parent:
         self._telemetry = Telemetry(config.telemetry, secrets.derive(self._secret).trace, "parent")
         stack.push_async_callback(self._telemetry.shutdown)
         _name_bad_prices(config)
-        self._store = await Store.connect(
-            config.store.url, socket_path=self._socket_path or None, timeout_ms=config.store.timeout_ms
-        )
+        section, path = config.store, self._socket_path or None
+        self._store = await Store.connect(section.url, socket_path=path, timeout_ms=section.timeout_ms)
         stack.push_async_callback(self._store.close)
         await self._store.check_policy()
         self._crew = Crew(config.listen.workers, self._start, self._fleet, lambda mark: bury(self._store, mark))
@@ -90,7 +90,8 @@ class Parent:
         await self._crew.open()
         self._in_background(stack, self._tend())
         stack.push_async_callback(self._drain)
-        self._in_background(stack, Sweeper(self._store, self._telemetry, (self._crew.collect,)).run())
+        steps = self._crew.collect, Exporter(self._store, lambda: self._config.usage).step
+        self._in_background(stack, Sweeper(self._store, self._telemetry, steps).run())
 
     def _in_background(self, stack: AsyncExitStack, work: Coroutine[object, object, None]) -> None:
         stack.callback(asyncio.get_running_loop().create_task(work).cancel)
@@ -154,11 +155,10 @@ class Parent:
             metrics=self._metrics,
             panic=self._switch.panic,
         )
-        admin = self._config.admin
         try:
             await self._operators.open(stack, sight)
         except OSError as error:
-            raise _cannot_listen("admin", admin.host, admin.port, error) from error
+            raise _cannot_listen("admin", self._config.admin.host, self._config.admin.port, error) from error
         whereabouts.tell(self._config, self._operators.mark, self._admin_url)
         stack.callback(whereabouts.forget, self._config, self._operators.mark)
 

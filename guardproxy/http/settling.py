@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from guardproxy.core.model import Rung
 from guardproxy.core.view import Closing
 from guardproxy.errors import GuardError, StoreError
-from guardproxy.http import closing, own_words, reporting, soft_limits
+from guardproxy.http import charging, closing, own_words, reporting, soft_limits
 from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def _settle(turn: Turn) -> None:
             proxy.spawn(_pause(turn, by))  # nothing was held, so there is nothing to settle it with
         if turn.decision.refused is not None and turn.decision.rung is Rung.CUT and not view.degraded:
             proxy.spawn(_refused(turn, record_of(report)))
+        proxy.books.charge(turn.opening.org, turn.opening.payer, charging.charge(turn, report).numbers())
         if turn.kept:
             proxy.spawn(own_words.note(turn))
         proxy.done(turn)

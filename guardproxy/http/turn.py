@@ -90,6 +90,10 @@ class Turn:
         self.joint: Joint | None = None
         self.said_action = ""
         self.stopped = ""
+        self.stretched = 0
+        """Tokens of output that are held beyond `need`, since the answer became so long."""
+        self.overrun: Decision | None = None
+        """Why the answer was ended in the middle, where a limit did it."""
         self.task = asyncio.current_task()
         self.view: View | None = None
         self.report: TurnReport | None = None
@@ -209,7 +213,7 @@ class Turn:
     @property
     def reply_id(self) -> str:
         """The id of an answer of ours."""
-        return f"chatcmpl-guardproxy-{self.opening.token}"
+        return f"{self.surface.REPLY_ID}{self.opening.token}"
 
     @property
     def content_type(self) -> str:
