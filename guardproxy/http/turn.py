@@ -12,7 +12,7 @@ from aiohttp import web
 
 from guardproxy.core import interventions, policy as policies
 from guardproxy.core.edit import AppendText, Edit, LimitOutput, PutBack, Reject, Reply, SpliceUsage
-from guardproxy.core.model import Ask, Message, Rung
+from guardproxy.core.model import Ask, Decision, Message, Rung
 from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.tenant import Tenant
 from guardproxy.core.view import View
