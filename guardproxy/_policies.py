@@ -19,6 +19,7 @@ from guardproxy._settings import Limits, Section, Verifier
 from guardproxy.core import completion, detectors, hygiene, presets, proposals
 from guardproxy.core.policy import Policy
 from guardproxy.core.terms import Approvals, Checkpoints, Final
+from guardproxy.core.tightness import looser
 from guardproxy.core.tool_rules import ToolRules
 
 DEFAULT = "default"
@@ -122,6 +123,12 @@ class InForce(NamedTuple):
     version: str
     policy: Policy
     section: PolicySection
+
+    def looser(self, than: InForce) -> tuple[str, ...]:
+        """In what it is looser than another one; a verifier has to be the same."""
+        own, other = self.section.verifier, than.section.verifier
+        weaker = bool(other.url) and (own != other or self.policy.mode != than.policy.mode == "enforce")
+        return (*looser(self.policy, than.policy), *(["verifier"] if weaker else []))
 
 
 def inherited(document: Any) -> Any:

@@ -172,7 +172,7 @@ class Webhook(Section):
     """
 
     url: kinds.OptionalHttpUrl = Field(default=None, repr=False)
-    secret: Text = Field(default="", repr=False, min_length=0)
+    secret: str = Field(default="", repr=False)
     timeout_seconds: Seconds = 5.0
 
     @model_validator(mode="after")
@@ -184,7 +184,7 @@ class Verifier(Section):
     """A server of yours that is asked whether a final answer passes. `fail`: what counts when it gives no verdict."""
 
     url: kinds.OptionalHttpUrl = Field(default=None, repr=False)
-    secret: Text = Field(default="", repr=False, min_length=0)
+    secret: str = Field(default="", repr=False)
     timeout_seconds: Annotated[Seconds, Field(le=60)] = 10.0
     fail: Literal["open", "closed"] = "open"
     mode: Literal["observe", "enforce"] = "enforce"

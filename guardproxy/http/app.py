@@ -65,6 +65,7 @@ class Proxy:
     """The parts of one worker. Assembled by `guardproxy.http.worker` from the configuration, and by tests."""
 
     org = DEFAULT_ORG
+    where = ""  # options with which commands reach its store
 
     def __init__(
         self,

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from guardproxy.core import advice, completion, session
+from guardproxy.core import advice, commands, completion, session
 from guardproxy.core.completion import Candidate, Failure
 from guardproxy.core.model import Call, Rung
 from guardproxy.core.tool_rules import first
-from guardproxy.http import unaccepted
+from guardproxy.http import deciding, unaccepted
 from guardproxy.http.verifier import RULE as VERIFIER, Question
 
 if TYPE_CHECKING:
@@ -67,9 +67,10 @@ async def check(run: Guarded, look: Look) -> tuple[bool, web.StreamResponse | No
     turn.proxy.spawn(unaccepted.keep(turn, seen.text, seen.calls, wrong))
     run.leave(look)
     run.add(look, after)  # a run that goes on after all: the model sees what it said, and what was wrong with it
-    of = f"guardproxy sessions {{}} {turn.seen.session}"
-    how = of.format("resume") if terms.on_failure == "pause" else ""
-    return True, await run.close(advice.unverified(turn.language, wrong, run.retries, of.format("show"), how))
+    run_id, where = turn.seen.session, deciding.where(turn)
+    shown = commands.command("sessions", "show", run_id, where=where)
+    how = commands.go_on(run_id, "loop", where=where) if terms.on_failure == "pause" else ""
+    return True, await run.close(advice.unverified(turn.language, wrong, run.retries, shown, how))
 
 
 def _end(turn: Turn, failures: Sequence[Failure], tried: int) -> None:

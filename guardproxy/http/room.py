@@ -108,7 +108,7 @@ def lines(turn: Turn, need: Need) -> tuple[Line, ...]:
     found = budget.price(policy.stored, need)
     if not turn.dues:
         return found
-    return (*found, *tenant_budget.lines(turn.dues, need, enforce=policy.mode == "enforce"))
+    return (*found, *tenant_budget.lines(turn.dues, need, enforce=turn.proxy.policies.budgets_hold))
 
 
 async def make(turn: Turn) -> None:
