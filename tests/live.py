@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import aiohttp
@@ -21,6 +22,7 @@ from guardproxy.http.assembly import assemble
 from guardproxy.http.books import TurnStore
 from guardproxy.secrets import derive
 from guardproxy.telemetry import Telemetry
+from tests.surfaces import chat
 
 Json = dict[str, Any]
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
@@ -111,9 +113,10 @@ Script = Callable[[Got], Said]
 
 
 class Provider:
-    """An OpenAI-like server whose answers come from `script`; it keeps every request."""
+    """A server whose answers come from `script`, said on its surface; it keeps every request."""
 
-    def __init__(self) -> None:
+    def __init__(self, surface: ModuleType = chat) -> None:
+        self.surface = surface
         self.script: Script = lambda _got: Said("ok")
         self.got: list[Got] = []
         self.sent: list[bytes] = []
@@ -132,14 +135,14 @@ class Provider:
             wants = {}
         streamed = isinstance(wants, dict) and bool(wants.get("stream"))
         if not streamed or said.status != 200:
-            body = said.body()
+            body = self.surface.whole(said)
             self.sent.append(body)
             kind = said.content_type or "application/json"
             return web.Response(status=said.status, body=body, content_type=kind, headers=said.headers)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **said.headers})
         await response.prepare(request)
         usage = bool((wants.get("stream_options") or {}).get("include_usage"))
-        chunks = said.chunks(usage=usage)
+        chunks = self.surface.events(said, usage=usage)
         self.sent.append(b"".join(chunks))
         for number, chunk in enumerate(chunks):
             try:
@@ -188,15 +191,15 @@ class Live:
     client: aiohttp.ClientSession
     offset_ms: int = 0
     settled: bool = False  # `post` waits until the turn is settled and reported
+    surface: ModuleType = chat
 
     def offset_of(self, headers: Mapping[str, str]) -> int:
         """The offset of one request: several runs at once may each have a time of their own (`OFFSET`)."""
         return self.offset_ms + int(headers.get(OFFSET, 0))
 
-    async def post(
-        self, body: Json | bytes, headers: Mapping[str, str] | None = None, path: str = "/v1/chat/completions"
-    ) -> Answer:
-        """Send a request and read the whole answer."""
+    async def post(self, body: Json | bytes, headers: Mapping[str, str] | None = None, path: str = "") -> Answer:
+        """Send a request, to the surface where no path is given, and read the whole answer."""
+        path = path or self.surface.PATH
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", "Authorization": "Bearer k", **(headers or {})}
         async with self.client.post(self.url + path, data=raw, headers=sent) as answer:
@@ -233,9 +236,11 @@ async def serve(handler: Callable[[web.BaseRequest], Awaitable[web.StreamRespons
 
 
 @asynccontextmanager
-async def live(store: TurnStore, telemetry: Telemetry | None = None, /, **sections: Any) -> AsyncIterator[Live]:
+async def live(
+    store: TurnStore, telemetry: Telemetry | None = None, /, *, surface: ModuleType = chat, **sections: Any
+) -> AsyncIterator[Live]:
     """Provider and proxy in this process, over `store`. `upstream` None: the provider is not asked; see `upstreams`."""
-    provider = Provider()
+    provider = Provider(surface)
     async with serve(provider.handle) as upstream:
         section = sections.pop("upstream", {})
         given = {} if section is None else {"upstream": {"url": f"{upstream}/v1", **section}}
@@ -249,7 +254,7 @@ async def live(store: TurnStore, telemetry: Telemetry | None = None, /, **sectio
         await proxy.start()
         try:
             async with serve(proxy.server()) as url, aiohttp.ClientSession(auto_decompress=False) as client:
-                running = Live(provider, proxy, url, client)
+                running = Live(provider, proxy, url, client, surface=surface)
                 holder.append(running)
                 yield running
         finally:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import re
 
-from guardproxy.api._messages import neutral
 from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter
 from guardproxy.core.harness import is_harness
 from guardproxy.core.model import Call, Kind
 from tests.live import Json
 from tests.scenes import Move, Scene, Turn
+from tests.surfaces import spelled
 
 SPLICE = re.compile(rb'"stream_options":\{"include_usage":true\}, ?')
-FORBID = re.compile(rb'"tool_choice":"none", ?')
 PART = rb', ?\{"type": ?"text", ?"text": ?"%b"\}'
 REMAINING = "x-guardproxy-budget-remaining"
 HIDDEN = re.compile(r"<system|NEVER mention|do not tell|ignore previous|不要告诉", re.IGNORECASE)
@@ -102,9 +101,7 @@ def verdict(turn: Turn) -> None:
 
 def additions(turn: Turn) -> dict[int, str]:
     """What was added to the request's messages on its way, by index; nothing else may differ in them."""
-    assert turn.got is not None
-    ours: list[Json] = turn.got.json["messages"]
-    theirs = turn.messages
+    ours, theirs = turn.reached, turn.messages
     assert [(m["role"], m.get("tool_call_id")) for m in ours] == [(m["role"], m.get("tool_call_id")) for m in theirs]
     found = {}
     for index, (out, came) in enumerate(zip(ours, theirs, strict=True)):
@@ -146,12 +143,12 @@ def request(turn: Turn) -> None:
     """Bytes: but for what the verdict and the usage splice put in, what the client sent."""
     assert turn.got is not None
     body, added = turn.got.body, additions(turn)
-    asks = turn.stream and "stream_options" not in turn.scene.more
+    asks = asks_usage(turn)
     assert len(SPLICE.findall(body)) == asks
     assert ("usage" in turn.answer.headers.get("x-guardproxy-edit", "").split(",")) == asks
     plain = SPLICE.sub(b"", body)
     if turn.expected == "finalize":
-        plain = allow(plain, turn.scene)
+        plain = allow(plain, turn)
     undone = undo(plain, added, turn.messages)
     assert undone == turn.sent
     prefix(turn)
@@ -167,15 +164,21 @@ def request(turn: Turn) -> None:
         assert max(added) == place(turn.messages), "advice in the wrong place"
 
 
-def allow(body: bytes, scene: Scene) -> bytes:
+def asks_usage(turn: Turn) -> bool:
+    """Whether the proxy asks for usage in the client's place."""
+    return bool(turn.surface.ASKS_USAGE and turn.stream and "stream_options" not in turn.scene.more)
+
+
+def allow(body: bytes, turn: Turn) -> bytes:
     """The body with the tools allowed again."""
+    scene, forbid = turn.scene, turn.surface.FORBID
     if not scene.tools:  # providers refuse a tool_choice without tools
         assert b"tool_choice" not in body
         return body
-    ours, theirs = FORBID, b""
+    ours, theirs = re.compile(forbid + b", ?"), b""
     if "tool_choice" in scene.more:
-        ours, theirs = re.compile(rb'"tool_choice": ?"none"'), json.dumps(scene.more["tool_choice"]).encode()
-        theirs = b'"tool_choice": ' + theirs
+        ours, chosen = re.compile(forbid), json.loads(turn.sent)["tool_choice"]
+        theirs = b'"tool_choice": ' + json.dumps(chosen).encode()
     assert len(ours.findall(body)) == 1
     return ours.sub(theirs, body)
 
@@ -200,13 +203,7 @@ def prefix(turn: Turn) -> None:
         old, new = additions(before), additions(turn)
         assert all(new[index].startswith(text) for index, text in old.items())
         return
-    assert messages_bytes(turn.got.body).startswith(messages_bytes(before.got.body))
-
-
-def messages_bytes(body: bytes) -> bytes:
-    """The messages of a body as they are spelled, without the closing bracket."""
-    ends = [body.rfind(b"], " + key) for key in (b'"tools"', b'"stream"', b'"x_odd"')]
-    return body[body.index(b'"messages": [') : next(at for at in ends if at > 0)]
+    assert spelled(turn.surface, turn.got.body).startswith(spelled(turn.surface, before.got.body))
 
 
 def place(messages: list[Json]) -> int:
@@ -230,7 +227,7 @@ def lint(text: str, scene: Scene) -> None:
 def answer(turn: Turn) -> None:
     """The provider's bytes; on finalize without calls, and never without words."""
     got, replied = turn.answer, turn.replied
-    asked = turn.stream and "stream_options" not in turn.scene.more
+    asked = asks_usage(turn)
     if turn.expected == "finalize" and turn.move.status == 200 and (turn.calls or not turn.move.text):
         message, finish = message_of(turn)
         assert not message.get("tool_calls")
@@ -290,19 +287,7 @@ def text_of(turn: Turn) -> str:
 
 def message_of(turn: Turn) -> tuple[Json, str]:
     """The message and finish reason that the client got, put together from chunks where it streams."""
-    if not turn.stream:
-        choice = turn.answer.json["choices"][0]
-        return choice["message"], choice["finish_reason"]
-    message: Json = {}
-    finish = ""
-    assert turn.answer.body.endswith(b"data: [DONE]\n\n")
-    for event in turn.answer.body.split(b"\n\n"):
-        if not event.startswith(b"data: {"):
-            continue
-        for choice in json.loads(event[6:])["choices"] or ():
-            finish = choice.get("finish_reason") or finish
-            for key, value in choice["delta"].items():
-                message[key] = message.get(key, "") + value if key == "content" and value else value
+    message, finish, _ = turn.surface.answer(turn.answer.body, stream=turn.stream)
     return message, finish
 
 
@@ -327,31 +312,33 @@ def seen_steps(turn: Turn, printer: Fingerprinter) -> None:
     if turn.report.view.closed or last.status != 200 or last.forgets:
         return
     seen = [(step.tool, step.call, step.result) for step in turn.report.steps]
-    assert seen == expected_steps(last, printer), "wrong steps"
+    assert seen == expected_steps(turn, last, printer), "wrong steps"
     if last.calls or last.written:
         made = len(last.calls) + len(last.written)
         assert turn.report.view.steps - before.report.view.steps == made, "steps lost or counted twice"
 
 
-def expected_steps(move: Move, printer: Fingerprinter) -> list[tuple[str, bytes, bytes]]:
+def expected_steps(turn: Turn, move: Move, printer: Fingerprinter) -> list[tuple[str, bytes, bytes]]:
     """The steps that a move is."""
     found = []
     written = [((tool, arguments, None), result) for tool, arguments, result in move.written]
     for (tool, arguments, _), result in [*zip(move.calls, move.results, strict=True), *written]:
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        message = None if result is None else neutral({"role": "tool", "content": result})
+        message = None
+        if result is not None:
+            message = turn.surface.neutral({"role": "tool", "tool_call_id": "", "content": result})
         step = printer.step(Call(tool, text), message, first=not found, at_ms=0)
         assert step.kind is Kind.CALL
         found.append((step.tool, step.call, step.result))
-    more = beside(move, printer)
+    more = beside(turn, move, printer)
     if more and move.calls and move.results[-1] is not None:
         tool, call, result = found[-1]
         found[-1] = (tool, call, printer.hash16(result, printer.hash16("brought", *more)))
     return found
 
 
-def beside(move: Move, printer: Fingerprinter) -> list[bytes]:
+def beside(turn: Turn, move: Move, printer: Fingerprinter) -> list[bytes]:
     """What the user messages after the results bring: pictures first, then words that no program writes."""
-    said = [neutral(message) for message in move.then if message["role"] == "user"]
+    said = [turn.surface.neutral(message) for message in move.then if message["role"] == "user"]
     words = [one.text for one in said if one.text.strip() and not is_harness(one.text)]
     return [*(picture for one in said for picture in one.media), *map(printer.text, words)]

@@ -13,8 +13,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 
-from guardproxy.api import _splice
 from guardproxy.core.fingerprint import GUARD_MARK
 from guardproxy.errors import GuardError
 from guardproxy.http.approvals import Desk
@@ -24,6 +24,7 @@ from guardproxy.telemetry import TurnReport
 from tests.live import Answer, Got, Json, Live, Said, unique
 from tests.scene_checks import HIDDEN
 from tests.scenes import Heard
+from tests.surfaces import chat, raw_messages, unsaid
 
 Call = tuple[str, str, str]
 STANDS = f"{GUARD_MARK} Note from the proxy that watches this run: here the run "
@@ -142,6 +143,10 @@ class Plot:
     broken: str = ""
     streams: tuple[bool, ...] = (False, True)
 
+    def unsaid(self, surface: ModuleType) -> str:
+        """Why it cannot be played on a surface; "" where it can."""
+        return unsaid(surface, [one for part in self.parts if isinstance(part, Ask) for one in part.answers])
+
 
 @dataclass(slots=True)
 class Kept:
@@ -241,7 +246,8 @@ class Actor:
         report = await self.heard.next()
         self.reports.append(report)
         reached = provider.got[known:]
-        shapes = [shape(got.json["messages"]) for got in reached]
+        surface = self.live.surface
+        shapes = [shape(surface.messages(got.json)) for got in reached]
         assert len(reached) == len(ask.answers), (
             f"the provider was asked {len(reached)} times: {shapes} {answer.body!r}"
         )
@@ -249,7 +255,7 @@ class Actor:
         self._said(ask, answer)
         if ask.untouched:
             plain = provider.sent[-1]
-            if self.stream:
+            if self.stream and surface.ASKS_USAGE:
                 plain = b"".join(event + b"\n\n" for event in plain.split(b"\n\n") if event and b'"usage"' not in event)
             assert answer.body == plain
         message = self._got(ask, answer)
@@ -263,7 +269,7 @@ class Actor:
         if not self.plot.offered:
             body.pop("tools")
         body["stream"] = self.stream
-        sent = self.live.post(body, {"x-guardproxy-session-id": self.session, **ask.send})
+        sent = self.live.post(self.live.surface.request(body), {"x-guardproxy-session-id": self.session, **ask.send})
         if ask.meanwhile is None:
             return await sent
         answer, _ = await asyncio.gather(sent, self._meanwhile(ask.meanwhile))
@@ -274,9 +280,14 @@ class Actor:
         if ask.sent:
             assert shapes == list(ask.sent)
         first: list[bytes] | None = None
+        surface = self.live.surface
+        body = surface.request({"model": "", "messages": self.history})
+        client = surface.messages(body)
         for got in reached:
-            raw = raw_messages(got.body)
-            upstream(self.history, got.json["messages"])
+            raw = raw_messages(surface, got.body)
+            upstream(client, surface.messages(got.json))
+            if surface is not chat and surface.sound(body):
+                assert surface.sound(got.json), got.body
             if not self.plot.moves:
                 assert raw[: len(self.kept.raw)] == self.kept.raw, "the prefix has changed"
             self.kept.raw = raw
@@ -284,7 +295,7 @@ class Actor:
         if first is not None and ask.lost:
             self.kept.raw = first
         if ask.says or ask.quiet:
-            words = "\n".join(ours(reached[-1].json["messages"], self.history))
+            words = "\n".join(ours(surface.messages(reached[-1].json), client))
             assert not ask.quiet or not words, words
             assert re.search(ask.says, words), f"{ask.says!r} is not in {words!r}"
 
@@ -321,12 +332,10 @@ class Actor:
             assert answer.json["error"]["code"] == ask.error, answer.body
             assert re.fullmatch(ask.text, answer.json["error"]["message"], re.DOTALL), answer.body
             return None
-        if self.stream:
-            message, usage = joined(answer.body)
-        else:
-            message, usage = answer.json["choices"][0]["message"], answer.json.get("usage")
-            finish = answer.json["choices"][0]["finish_reason"]
-            assert (finish == "tool_calls") == bool(message.get("tool_calls")), finish
+        surface = self.live.surface
+        message: Json
+        message, finish, usage = surface.answer(answer.body, stream=self.stream)
+        assert (finish == "tool_calls") == bool(message.get("tool_calls")), finish
         made = message.get("tool_calls") or ()
         assert [one["id"] for one in made] == list(ask.gets), message
         said = message.get("content") or ""
@@ -334,7 +343,9 @@ class Actor:
         assert not HIDDEN.search(said)
         for one in made:
             wanted = ask.arguments.get(one["id"])
-            assert wanted is None or one["function"]["arguments"] == wanted
+            given = one["function"]["arguments"]
+            spelled = surface is chat or wanted is None
+            assert wanted is None or (given == wanted if spelled else json.loads(given) == json.loads(wanted))
         if usage and not self.stream and ask.answers and ask.verdict != "cut" and all(one.usage for one in ask.answers):
             assert usage["total_tokens"] == sum(one.usage["total_tokens"] for one in ask.answers if one.usage), usage
         return message
@@ -362,13 +373,6 @@ def _short(message: Json) -> str:
         return f"T({message.get('tool_call_id', message.get('name'))})"
     made = message.get("tool_calls")
     return f"{role}({','.join(one['id'] for one in made)})" if made else role
-
-
-def raw_messages(body: bytes) -> list[bytes]:
-    """The messages of a body as they are spelled."""
-    text = _splice.mask(body)
-    start, _ = _splice.members(text, _splice.root(body))["messages"]
-    return [body[first:last] for first, last in _splice.items(text, start)]
 
 
 def upstream(client: Sequence[Json], sent: Sequence[Json]) -> None:
@@ -409,33 +413,6 @@ def paired(messages: Sequence[Json]) -> bool:
             return False
         waiting = [one["id"] for one in message.get("tool_calls") or ()]
     return not waiting
-
-
-def joined(raw: bytes) -> tuple[Json, Json | None]:
-    """A streamed answer put together, with what must hold of every stream; and its usage."""
-    events = [line[6:] for line in raw.decode().split("\n") if line.startswith("data: ")]
-    assert events[-1] == "[DONE]", raw
-    assert events.count("[DONE]") == 1, raw
-    chunks = [json.loads(event) for event in events[:-1]]
-    assert len({chunk["id"] for chunk in chunks}) == 1, raw
-    choices = [choice for chunk in chunks for choice in chunk["choices"]]
-    assert sum(choice["delta"].get("role") is not None for choice in choices) == 1, raw
-    finish = [choice["finish_reason"] for choice in choices if choice["finish_reason"]]
-    assert len(finish) == 1, raw
-    text = "".join(choice["delta"].get("content") or "" for choice in choices)
-    found: dict[int, Json] = {}
-    for choice in choices:
-        for piece in choice["delta"].get("tool_calls") or ():
-            new: Json = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
-            one = found.setdefault(piece["index"], new)
-            one["id"] += piece.get("id") or ""
-            one["function"]["name"] += piece["function"].get("name") or ""
-            one["function"]["arguments"] += piece["function"].get("arguments") or ""
-    assert sorted(found) == list(range(len(found))), raw
-    assert (finish == ["tool_calls"]) == bool(found), raw
-    usage = next((chunk["usage"] for chunk in chunks if chunk.get("usage")), None)
-    message: Json = {"role": "assistant", "content": text or None}
-    return ({**message, "tool_calls": [found[at] for at in sorted(found)]} if found else message), usage
 
 
 def variants(plot: Plot, **policies: Json) -> list[Plot]:

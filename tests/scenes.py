@@ -11,10 +11,12 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 from guardproxy.telemetry import Telemetry, TurnReport
 from tests.live import Answer, Got, Json, Live, Said, config_of, ids, unique
+from tests.surfaces import chat, unsaid
 
 Result = str | list[Json] | None
 Arguments = Json | str
@@ -138,6 +140,13 @@ class Scene:
         over = min((turn for turn, verdict in self.at.items() if verdict == "over"), default=number)
         return self.at.get(number, "over" if number > over else "")
 
+    def unsaid(self, surface: ModuleType) -> str:
+        """Why it cannot be played on a surface; "" where it can."""
+        answers = [_said(move, tuple((tool, _text(a), i or "-") for tool, a, i in move.calls)) for move in self.moves]
+        empty = [call for move in self.moves for call in move.calls if call[2] == ""]
+        kept = [one for one in answers if one.status == 200]
+        return unsaid(surface, kept) or next((why for one in empty if (why := surface.unsaid(one))), "")
+
 
 @dataclass(slots=True)
 class Turn:
@@ -156,6 +165,7 @@ class Turn:
     replied: bytes
     report: TurnReport
     before: Turn | None
+    surface: ModuleType = chat
 
     @property
     def expected(self) -> str:
@@ -165,7 +175,14 @@ class Turn:
     @property
     def messages(self) -> list[Json]:
         """The messages as the client sent them."""
-        found: list[Json] = json.loads(self.sent)["messages"]
+        found: list[Json] = self.surface.messages(json.loads(self.sent))
+        return found
+
+    @property
+    def reached(self) -> list[Json]:
+        """The messages as the provider got them."""
+        assert self.got is not None
+        found: list[Json] = self.surface.messages(self.got.json)
         return found
 
 
@@ -234,6 +251,7 @@ class Player:
                 provider.sent[-1] if reached else b"",
                 await self.heard.next(),
                 before,
+                self.live.surface,
             )
         )
         if not move.failed:
@@ -248,7 +266,7 @@ class Player:
             body["stream"] = True
         else:
             body.pop("stream_options", None)
-        return f"{json.dumps(body)[:-1]}, {ODD}}}".encode()
+        return f"{json.dumps(self.live.surface.request(body))[:-1]}, {ODD}}}".encode()
 
     def _append(self, move: Move, calls: tuple[tuple[str, str, str], ...]) -> None:
         if move.anew is not None:

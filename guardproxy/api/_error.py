@@ -15,3 +15,8 @@ def error(err: GuardError, extra: Mapping[str, object] = NOTHING) -> bytes:
     """The body of an error answer; `extra` adds machine fields (limit, used, …) inside `error`."""
     fields = {"message": err.message, "type": err.kind, "code": err.code, "param": err.param}
     return dumps({"error": {**fields, **extra}})
+
+
+def failure(err: GuardError) -> bytes:
+    """The event that tells of an error inside a stream."""
+    return b"data: " + error(err) + b"\n\n"

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
@@ -39,6 +40,7 @@ from guardproxy.http.webhook import Event, Webhook
 if TYPE_CHECKING:
     from guardproxy.telemetry import Telemetry
 
+CHAT = api.SURFACES["chat"]
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
@@ -148,26 +150,26 @@ class Proxy:
         try:
             target = routing.resolve(request.raw_path)
         except BadAsk as error:
-            return _error(api.SURFACES["chat"], error)
-        route = target.route
+            return _error(CHAT, error)
+        route, spoken = target.route, target.surface or CHAT
         if route in ("/healthz", "/readyz") or (request.method == "HEAD" and route in ("/", "", "/v1", "/v1/")):
             return await self._health(route)
         if self._full():
-            return self._shed()
-        if self.tenancy is not None and (refused := await self.tenancy.meet(request, target.surface)) is not None:
+            return self._shed(spoken)
+        if self.tenancy is not None and (refused := await self.tenancy.meet(request, spoken)) is not None:
             return refused
         read = target.surface is not None and request.method == "POST"
         if read and not request.content.is_eof() and await self._arrival(request) and self._full():
-            return self._shed()
+            return self._shed(spoken)
         self.in_flight += 1
         try:
             return await self._route(request, target)
         except GuardError as error:
-            return _error(api.SURFACES["chat"], error)
+            return _error(spoken, error)
         except Exception:  # noqa: BLE001  # a fault of ours: logged once with its place, never shown to a client
             self.fault(f"a request to {route[:80]}")
             fault = GuardError("guardproxy failed on this request; its log says where", code="internal_error")
-            return _error(api.SURFACES["chat"], fault)
+            return _error(spoken, fault)
         finally:
             self.in_flight -= 1
 
@@ -205,10 +207,10 @@ class Proxy:
             return web.Response(status=503, text="draining\n")
         return web.Response(text="ok\n")
 
-    def _shed(self) -> web.Response:
+    def _shed(self, surface: ModuleType) -> web.Response:
         self.telemetry.count("shed", {"reason": "draining" if self.draining else "in_flight"}, 1)
         message = "guardproxy is at its bound of requests under way (overload.max_in_flight); try again in a moment"
-        return _error(api.SURFACES["chat"], Overloaded(message), [("Retry-After", "1")])
+        return _error(surface, Overloaded(message), [("Retry-After", "1")])
 
     def fault(self, what: str) -> None:
         """A fault of ours: logged with its place, counted. Called where it was caught."""

@@ -211,7 +211,7 @@ class Turn:
     @property
     def reply_id(self) -> str:
         """The id of an answer of ours."""
-        return f"chatcmpl-guardproxy-{self.opening.token}"
+        return f"{self.surface.REPLY_ID}{self.opening.token}"
 
     @property
     def content_type(self) -> str:

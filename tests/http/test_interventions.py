@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import replace
+from types import ModuleType
 
 import pytest
 from aiohttp import web
@@ -25,6 +26,7 @@ from tests.scene_interventions_refusals import refusals
 from tests.scene_interventions_repair import repairs
 from tests.scene_interventions_sessions import sessions
 from tests.scenes import Heard
+from tests.surfaces import SURFACES
 
 PLOTS = [*refusals(), *repairs(), *hygiene(), *people(), *finals(), *sessions(), *cases()]
 
@@ -48,8 +50,15 @@ def tagged() -> list[object]:
 
 @pytest.mark.parametrize(("plot", "stream"), tagged())
 async def test_plot(plot: Plot, stream: bool, store: Store, heard: Heard) -> None:
+    await perform(plot, store, heard, stream=stream)
+
+
+async def perform(
+    plot: Plot, store: Store, heard: Heard, *, stream: bool, surface: ModuleType = SURFACES["chat"]
+) -> None:
+    """Play a plot, and see that no call was handed on twice and nothing is held at the end."""
     policy = {"refuse": "enforce", **plot.policy}
-    async with live(store, heard, policy=policy, tools=plot.tools, chat=plot.chat) as running:
+    async with live(store, heard, surface=surface, policy=policy, tools=plot.tools, chat=plot.chat) as running:
         actor = Actor(running, store, heard, plot, stream=stream)
         await actor.play()
         assert len(actor.executed) == len(set(actor.executed)), "a call was handed on twice"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -24,6 +25,7 @@ from tests.scene_loops import loops, words
 from tests.scene_runs import runs
 from tests.scene_texts import texts
 from tests.scenes import Heard, Player, Scene
+from tests.surfaces import SURFACES
 from tests.thresholds import Thresholds
 
 LOG = Path(__file__).resolve().parents[2].parent / "shared" / "field" / "loop-bugs.md"
@@ -57,9 +59,11 @@ def tagged(scenes: list[Scene]) -> list[object]:
     ]
 
 
-async def played(scene: Scene, store: Store, heard: Heard, *, stream: bool) -> None:
+async def played(
+    scene: Scene, store: Store, heard: Heard, *, stream: bool, surface: ModuleType = SURFACES["chat"]
+) -> None:
     """Play a scene, check every turn of it, and see that nothing is held at the end."""
-    async with live(store, heard, policy=scene.policy) as running:
+    async with live(store, heard, surface=surface, policy=scene.policy) as running:
         turns = await Player(running, heard, scene, stream=stream).play()
         check(turns, running.proxy.printer)
         assert await held(store, {turn.report.view.session for turn in turns}) == {}

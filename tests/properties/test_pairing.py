@@ -22,7 +22,8 @@ from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
 from tests.http_store import held
 from tests.live import Answer, Got, Json, Live, Said, live, unique
-from tests.scene_interventions import TOOLS, joined, paired, raw_messages, shape, upstream
+from tests.scene_interventions import TOOLS, paired, shape, upstream
+from tests.surfaces import chat, raw_messages
 
 RULES: Json = {"deny": ["delete"], "approval": ["send_mail"], "human": ["ask_human"]}
 MEND: Json = {"arguments": {"mode": "enforce", "repairs": 1}}
@@ -154,7 +155,7 @@ class Agent:
         """What must hold of every request."""
         first: list[bytes] | None = None
         for got in reached:
-            raw, sent = raw_messages(got.body), got.json["messages"]
+            raw, sent = raw_messages(chat, got.body), got.json["messages"]
             assert paired(self.history), "the test itself"
             upstream(self.history, sent)
             assert raw[: len(self.known)] == self.known, f"another beginning: {shape(sent)}"
@@ -173,7 +174,7 @@ class Agent:
 
     def append(self, answer: Answer, move: Move, number: int) -> None:
         """Keep the answer, and carry out its calls."""
-        message = joined(answer.body)[0] if self.run.stream else answer.json["choices"][0]["message"]
+        message = chat.answer(answer.body, stream=self.run.stream)[0]
         made = message.get("tool_calls") or []
         for one in made:
             self.executed[one["function"]["name"], one["function"]["arguments"]] += 1  # type: ignore[index]
