@@ -37,9 +37,9 @@ def _settle(turn: Turn) -> None:
     if not view.admitted or view.closed:
         if (by := closing.paused_by(turn)) and not view.closed:
             proxy.spawn(_pause(turn, by))  # nothing was held, so there is nothing to settle it with
+        proxy.books.charge(turn.opening.org, turn.opening.payer, charging.charge(turn, report).numbers())
         if turn.decision.refused is not None and turn.decision.rung is Rung.CUT and not view.degraded:
             proxy.spawn(_refused(turn, record_of(report)))
-        proxy.books.charge(turn.opening.org, turn.opening.payer, charging.charge(turn, report).numbers())
         if turn.kept:
             proxy.spawn(own_words.note(turn))
         proxy.done(turn)

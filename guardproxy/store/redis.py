@@ -80,7 +80,7 @@ class Store:
         self.tokens = Tokens(client)
         self.audit = Audit(client)
         self.meter = Meter(client, self._register)
-        self.usages = Usages(client)
+        self.usages = Usages(client, self._register)
         self._orgs: set[str] = set()
         self._orgs_of = 0
         self._known = Memo[str, bool](KNOWN)
