@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from guardproxy.api._gate import Joint
 from guardproxy.api._json import dumps
 from guardproxy.errors import GuardError
 
@@ -15,3 +16,8 @@ def error(err: GuardError, extra: Mapping[str, object] = NOTHING) -> bytes:
     """The body of an error answer; `extra` adds machine fields (limit, used, …) inside `error`."""
     fields = {"message": err.message, "type": err.kind, "code": err.code, "param": err.param}
     return dumps({"error": {**fields, **extra}})
+
+
+def stream_error(_joint: Joint | None, err: GuardError) -> bytes:
+    """What tells a client in the middle of a stream that it will not be completed."""
+    return b"data: " + error(err) + b"\n\n"

@@ -26,12 +26,12 @@ from guardproxy.api._chat_made import closing, feedback, keep_alive, replay_mess
 from guardproxy.api._chat_watch import Watcher, watch
 from guardproxy.api._chat_write import write
 from guardproxy.api._declared import declare
-from guardproxy.api._error import error
+from guardproxy.api._error import error, stream_error
 from guardproxy.api._gate import GAP, Gate, Joint
 from guardproxy.api._json import read_object
 from guardproxy.api._prefix import Messages, Prefixes
 from guardproxy.api._progress import progress
-from guardproxy.api._reply import reply
+from guardproxy.api._reply import reply, reply_id
 from guardproxy.api._sse import comment
 from guardproxy.api._too_long import too_long
 from guardproxy.api._tools import finish_tool, parameters, schema_defaults, tool_choice, tool_names
@@ -65,9 +65,11 @@ __all__ = [
     "read_message",
     "replay_message",
     "reply",
+    "reply_id",
     "results",
     "schema",
     "sound",
+    "stream_error",
     "too_long",
     "watch",
     "widen",

@@ -148,4 +148,5 @@ async def broken(turn: Turn, look: Look, response: web.StreamResponse, error: Ex
         if turn.request.transport is not None:
             turn.request.transport.abort()
         return response
-    return await last(response, look.finish() + b"data: " + turn.surface.error(wrapped, {}) + b"\n\n")
+    rest = look.finish()
+    return await last(response, rest + turn.surface.stream_error(look.watcher.joint(), wrapped))

@@ -227,7 +227,8 @@ class Turn:
     @property
     def reply_id(self) -> str:
         """The id of an answer of ours."""
-        return f"chatcmpl-guardproxy-{self.opening.token}"
+        made: str = self.surface.reply_id(self.opening.token)
+        return made
 
     @property
     def content_type(self) -> str:

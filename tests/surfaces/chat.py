@@ -17,6 +17,7 @@ NAME = "chat"
 PATH = "/v1/chat/completions"
 MESSAGES = "messages"
 ASKS_USAGE = True
+PART = b"text"
 FORBID = rb'"tool_choice": ?"none"'
 
 

@@ -17,6 +17,7 @@ NAME = "messages"
 PATH = "/v1/messages"
 MESSAGES = "messages"
 ASKS_USAGE = False
+PART = b"text"
 FORBID = rb'"tool_choice": ?\{"type": ?"none"\}'
 
 CHOICES = {"required": {"type": "any"}, "auto": {"type": "auto"}, "none": {"type": "none"}}
