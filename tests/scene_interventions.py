@@ -143,7 +143,9 @@ class Plot:
 
     def unsaid(self, surface: ModuleType) -> str:
         """Why it cannot be played on a surface; "" where it can."""
-        return unsaid(surface, [one for part in self.parts if isinstance(part, Ask) for one in part.answers])
+        return surface.CASES.get(self.case, "") or unsaid(
+            surface, [one for part in self.parts if isinstance(part, Ask) for one in part.answers]
+        )
 
 
 @dataclass(slots=True)
@@ -342,8 +344,7 @@ class Actor:
         for one in made:
             wanted = ask.arguments.get(one["id"])
             given = one["function"]["arguments"]
-            spelled = surface is chat or wanted is None
-            assert wanted is None or (given == wanted if spelled else json.loads(given) == json.loads(wanted))
+            assert wanted in (None, given) or (surface is not chat and json.loads(given) == json.loads(wanted))
         if usage and not self.stream and ask.answers and ask.verdict != "cut" and all(one.usage for one in ask.answers):
             assert usage["total_tokens"] == sum(one.usage["total_tokens"] for one in ask.answers if one.usage), usage
         return message

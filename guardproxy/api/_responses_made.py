@@ -37,7 +37,7 @@ def reply(ask: Ask, text: str, *, reply_id: str, created: int, finish: Finish | 
     if finish:
         tool, argument, call_id = finish
         arguments = dumps({argument: text}).decode()
-        item = {"id": f"fc_{reply_id}", "type": "function_call", "status": "completed", "call_id": f"call_{call_id}"}
+        item = {"id": f"fc_{reply_id}", "type": "function_call", "status": "completed", "call_id": call_id}
         item |= {"name": tool, "arguments": arguments}
     return _answer(ask, [item], Given(), reply_id, created)
 

@@ -17,6 +17,7 @@ NAME = "messages"
 PATH = "/v1/messages"
 MESSAGES = "messages"
 ASKS_USAGE = False
+CASES: Mapping[str, str] = {}
 PART = b"text"
 FORBID = rb'"tool_choice": ?\{"type": ?"none"\}'
 
