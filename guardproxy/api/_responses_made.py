@@ -15,7 +15,7 @@ from guardproxy.api._reply import JSON, SSE, Finish
 from guardproxy.api._responses_events import NO_USAGE, begin, event, message_of, response_of
 from guardproxy.api._responses_given import Given, Sequel, given_of
 from guardproxy.api._responses_items import Fields, kind_of
-from guardproxy.core.model import Ask
+from guardproxy.core.model import Ask, Call
 from guardproxy.errors import GuardError
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -114,6 +114,12 @@ def _result(call: object, text: str) -> object:
         told = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
         return [{**made, "output": screen}, told]
     return made
+
+
+def unanswered(calls: Sequence[Call], text: str) -> tuple[bytes, ...]:
+    """The items that answer calls which the client never saw."""
+    raws = [dumps({"type": "function_call", "call_id": call.id}) for call in calls]
+    return results(raws, [text] * len(raws))
 
 
 def feedback(text: str) -> bytes:

@@ -20,6 +20,7 @@ from guardproxy.api._gate import GAP, Gate, Joint
 from guardproxy.api._json import read_object
 from guardproxy.api._prefix import Prefixes
 from guardproxy.api._progress import progress
+from guardproxy.api._responses_chain import Said, continues, keep, names, recalled, stored
 from guardproxy.api._responses_held import calls_in_message, keep_calls, raw_messages, read_message, with_arguments
 from guardproxy.api._responses_items import History
 from guardproxy.api._responses_made import (
@@ -31,6 +32,7 @@ from guardproxy.api._responses_made import (
     results,
     sound,
     stream_error,
+    unanswered,
 )
 from guardproxy.api._responses_watch import Watcher, watch
 from guardproxy.api._responses_write import Body, write
@@ -49,30 +51,37 @@ __all__ = [
     "Gate",
     "Joint",
     "Options",
+    "Said",
     "Watcher",
     "ask_of",
     "calls_in_message",
     "closing",
     "comment",
+    "continues",
     "conversation",
     "error",
     "feedback",
     "first_language",
+    "keep",
     "keep_alive",
     "keep_calls",
     "long_results",
     "message",
+    "names",
     "raw_messages",
     "read",
     "read_message",
+    "recall",
     "replay_message",
     "reply",
     "reply_id",
     "results",
     "schema",
     "sound",
+    "stored",
     "stream_error",
     "too_long",
+    "unanswered",
     "watch",
     "widen",
     "with_arguments",
@@ -108,7 +117,8 @@ def ask_of(items: Sequence[Mapping[str, object]], *, model: str = "", tools: obj
 
 
 def _ask(parsed: Body, body: bytes, declared: Declared, *, short: bool) -> Ask:
-    parsed.history = History(_items(parsed), _instructions(parsed))
+    if not hasattr(parsed, "history"):
+        parsed.history = History(_items(parsed), _instructions(parsed))
     model, tools = parsed.get("model"), parsed.get("tools") or ()
     if not isinstance(model, str | None):
         raise _wrong("model", "a string")
@@ -117,7 +127,7 @@ def _ask(parsed: Body, body: bytes, declared: Declared, *, short: bool) -> Ask:
     if not isinstance(tools, list | tuple):
         raise _wrong("tools", "a list")
     names = tool_names(tools)
-    first = _messages.head(parsed.history)
+    first = _head(parsed.history)
     last, start = _tail(parsed.history, short=short)
     return Ask(
         surface=SURFACE,
@@ -137,6 +147,23 @@ def _ask(parsed: Body, body: bytes, declared: Declared, *, short: bool) -> Ask:
         parsed=parsed,
         defaults=schema_defaults(tools, names, last),
     )
+
+
+def recall(ask: Ask, kept: bytes | None) -> tuple[Ask, str, str] | None:
+    """The request behind what was before it, with its session and thread; None where nothing is known of that."""
+    found = recalled(ask, kept)
+    if found is None or not isinstance(ask.parsed, Body):
+        return None
+    ask.parsed.history, ask.parsed.before = found.history, found.before
+    again = _ask(ask.parsed, ask.body, ask.declared, short=True)
+    return replace(again, language=found.language), found.session, found.thread
+
+
+def _head(history: History) -> tuple[Message, ...]:
+    """The leading system messages and the first one of the user; of what was before nothing but the instructions."""
+    if not history.before:
+        return _messages.head(history)
+    return (Message("system", history.instructions),) if history.instructions else ()
 
 
 def _tail(history: History, *, short: bool = False) -> tuple[tuple[Message, ...], int]:
@@ -163,7 +190,7 @@ def conversation(ask: Ask) -> Ask:
 
 def first_language(ask: Ask) -> str:
     """The language of the head alone: what is said again on every turn must not change as a conversation goes on."""
-    return _messages.language(ask.head, ())
+    return ask.language if _history(ask).before else _messages.language(ask.head, ())
 
 
 def long_results(ask: Ask, size: int) -> list[tuple[int, Message]]:

@@ -17,7 +17,7 @@ from guardproxy.api.chat import GAP, Gate
 from guardproxy.core.edit import DropCalls, PutBack
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import UpstreamError
-from guardproxy.http import approving, attempt, checking, deciding, relay
+from guardproxy.http import approving, attempt, checking, deciding, heading, relay
 from guardproxy.http.look import Look, left, take_over
 from guardproxy.http.outlet import Outlet
 
@@ -219,7 +219,7 @@ class Guarded:
         created = turn.started_ns // 10**9
         body = turn.surface.closing(turn.ask, joint, text, reply_id=turn.reply_id, created=created)
         if turn.response is None:
-            self.outlet.headers = [("Content-Type", turn.content_type), *turn.guard_headers()]
+            self.outlet.headers = [("Content-Type", heading.content_type(turn)), *turn.guard_headers()]
         return await self.outlet.finish(body)
 
 

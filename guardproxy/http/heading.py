@@ -64,6 +64,11 @@ def headers(turn: Turn) -> list[tuple[str, str]]:
     return found
 
 
+def content_type(turn: Turn) -> str:
+    """The media type of an answer of ours."""
+    return "text/event-stream" if turn.ask.stream else "application/json"
+
+
 def names(edits: Sequence[Edit]) -> tuple[str, ...]:
     """What was changed in the request or its answer, each name once."""
     return tuple(dict.fromkeys(NAMES[type(edit)] for edit in edits if type(edit) in NAMES))

@@ -125,6 +125,7 @@ class Outcome:
     approval: tuple[str, str] = ("", "")  # id and state
     decided: tuple[PutBack, ...] = ()  # what stands in the request because of it, from now on
     waits_for: str = ""  # id of the approval that the thread waits for from now on
+    message: bytes = b""  # an answer that was kept back, and is given now
     status_after: str = "active"  # of the thread: active, need_human, waiting
 
     def fail(self, error: GuardError) -> None:
@@ -174,8 +175,9 @@ class Outcome:
         self.calls, self.dropped, self.call_count, self.text, self.text_chars = (), (), 0, "", 0
         self.sent = self.lost = False
 
-    def released(self, message: Message) -> None:
-        """The turn was answered with calls that a person has allowed."""
+    def released(self, message: Message, raw: bytes = b"") -> None:
+        """The turn was answered with calls that a person has allowed; `raw`: in the surface's form."""
+        self.message = raw
         self.outcome, self.answer, self.status = "answered", "calls", 200
         self.calls, self.call_count, self.text = message.calls, len(message.calls), message.text
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from guardproxy.core.view import Closing
 from guardproxy.errors import GuardError, StoreError
-from guardproxy.http import closing, reporting
+from guardproxy.http import closing, remembering, reporting
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
@@ -32,6 +32,7 @@ def _settle(turn: Turn) -> None:
     if view is None:
         return
     turn.report = report = reporting.report_of(turn, view)
+    remembering.keep(turn, view)
     if not view.admitted or view.closed:
         if (by := closing.paused_by(turn)) and not view.closed:
             proxy.spawn(_pause(turn, by))  # nothing was held, so there is nothing to settle it with

@@ -26,6 +26,7 @@ from guardproxy.http import (
     intake,
     preparing,
     relay,
+    remembering,
     reporting,
     settling,
     stopping,
@@ -62,6 +63,8 @@ class Turn:
         self.decision = Decision("pass")
         self.edits: tuple[Edit, ...] = ()
         self.new_advice: tuple[Edit, ...] = ()
+        self.before: list[str] = []
+        """Session and thread of the answer that the request goes on with by its id."""
         self.put_back: tuple[AppendText | PutBack, ...] = ()
         self.kept: list[PutBack] = []
         """What has to stand in later requests at the place of this turn's answer."""
@@ -101,6 +104,7 @@ class Turn:
         proxy, limits = self.proxy, self.proxy.limits
         self.body = await intake.take(self.request, max_body=limits.max_body, max_expanded=limits.max_expanded)
         self.ask = self.surface.read(self.body.plain, self.headers, short=True, prefixes=proxy.prefixes)
+        await remembering.recall(self)
         preparing.refuse(self)
         self.opening = self._opening()
         begun = time.perf_counter_ns()
@@ -114,7 +118,7 @@ class Turn:
         exempt: tuple[ScopedExemption, ...] = ()
         if self.view.exempt or self.view.degraded:
             exempt = await proxy.books.exemptions.of(self.ask, self.view, self.opening.org, proxy.printer)
-        self.decision = policies.decide(self.view, proxy.policy, lost=lost, exempt=exempt)
+        self.decision = policies.decide(self.view, proxy.policy, lost=lost and not self.before, exempt=exempt)
         if self.decision.exempted:
             proxy.books.exemptions.hit(self.opening.org, self.decision.exempted)
         cleaned = preparing.clean(self) if proxy.wants.cleans and self.seen.admitted and not self.seen.panic else ()
@@ -126,7 +130,7 @@ class Turn:
 
     def _opening(self) -> Opening:
         proxy, ask = self.proxy, self.ask
-        identity = session.identify(ask, proxy.printer, self.tenant.scope, self.tenant.owner)
+        identity = remembering.identity(self)
         if not identity.fresh and not proxy.knows(identity):
             ask = self.ask = self.surface.widen(ask)
         self.rates = proxy.prices.rates(ask.model, ask.parsed.get("service_tier"))
@@ -227,13 +231,7 @@ class Turn:
     @property
     def reply_id(self) -> str:
         """The id of an answer of ours."""
-        made: str = self.surface.reply_id(self.opening.token)
-        return made
-
-    @property
-    def content_type(self) -> str:
-        """The media type of an answer of ours."""
-        return "text/event-stream" if self.ask.stream else "application/json"
+        return str(self.surface.reply_id(self.opening.token))
 
     @property
     def late_action(self) -> bool:
