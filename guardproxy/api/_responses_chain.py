@@ -120,9 +120,11 @@ def _given(said: Said, ids: Sequence[str]) -> tuple[bytes, ...]:
     if said.message:
         return tuple([dumps(item) for item in items_of(said.message)])
     made = [message_of(said.text, f"msg_{next(iter(ids), OURS)}")] if said.text else []
-    for call in said.calls:
-        made.append({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments})
-    return tuple([dumps(item) for item in made])
+    calls: list[Fields] = [
+        {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+        for call in said.calls
+    ]
+    return tuple([dumps(item) for item in (*made, *calls)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,10 +152,11 @@ class GatedStream:
 
     def _final_part(self, payload: Fields) -> bool:
         """Whether it belongs to what may be a final answer: a message, all that comes after one has begun, the end."""
-        if not self._final or payload.get("type") in ("error", "response.failed"):
+        if not self._final:
             return False
         says = any(kind_of(item) == "message" for item in _items(payload))
-        return bool(self._held) or says or payload.get("type") in ENDS
+        kind = kind_of(payload)
+        return bool(self._held) or says or (kind in ENDS and kind != "response.failed")
 
     def _flush(self) -> bytes:
         held, self._held = self._held, []
@@ -192,6 +193,6 @@ def _items(payload: Fields) -> list[Fields]:
     item = payload.get("item")
     if isinstance(item, dict):
         return [item]
-    response = payload.get("response") if payload.get("type") in ENDS else None
+    response = payload.get("response") if kind_of(payload) in ENDS else None
     output = response.get("output") if isinstance(response, dict) else None
     return [one for one in output if isinstance(one, dict)] if isinstance(output, list) else []

@@ -14,7 +14,7 @@ from guardproxy.api._repeats import Repeats
 from guardproxy.api._responses_answer import ENDS, Reader
 from guardproxy.api._responses_gate import GatedStream
 from guardproxy.api._responses_given import NOTHING, Given, Sequel, given_by, given_in, given_of
-from guardproxy.api._responses_items import Fields, is_call
+from guardproxy.api._responses_items import Fields, is_call, kind_of
 from guardproxy.api._responses_whole import GatedWhole, WholeCut
 from guardproxy.api._sse import Decoder, comment
 from guardproxy.api._watcher import Holder, Watcher as _Watcher, Way
@@ -218,7 +218,8 @@ class _Edited:
         if isinstance(item, dict) and is_call(item):
             index = payload.get("output_index")
             sequel.drop(index if isinstance(index, int) else None, item)
-        if payload.get("type") not in ENDS or payload.get("type") == "response.failed":
+        kind = kind_of(payload)
+        if kind not in ENDS or kind == "response.failed":
             return sequel.give(event)
         response = payload.get("response")
         output = response.get("output") if isinstance(response, dict) else None

@@ -231,7 +231,9 @@ async def test_an_answer_that_was_asked_for_again(store: Store, stream: bool) ->
         await client.results("found")
         assert client.message["content"] == "Done."
         assert running.provider.got[-1].json["previous_response_id"] == "resp_2"
-        assert client.answers[0].headers["x-guardproxy-session-id"] == client.answers[1].headers["x-guardproxy-session-id"]
+        assert (
+            client.answers[0].headers["x-guardproxy-session-id"] == client.answers[1].headers["x-guardproxy-session-id"]
+        )
 
 
 @both
