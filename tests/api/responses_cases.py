@@ -82,3 +82,8 @@ values = st.recursive(
     max_leaves=6,
 )
 objects = st.dictionaries(keys, values, max_size=5)
+items = st.fixed_dictionaries(
+    {"type": kinds},
+    optional={"id": st.sampled_from(["a", "b", ""]), "call_id": values, "name": values, "arguments": values}
+    | {"content": values, "role": st.just("assistant"), "input": values, "output": values},
+)
