@@ -1,8 +1,8 @@
 """Items of a Responses conversation as messages: what one response brought is one assistant message.
 
 Each message is made when it is looked at, in chat's form, so that reading it is chat's. Calls that the provider carries
-out by itself (searches, code, MCP) bring their results along: each is a round of its own in front of the message that
-they stand in. Unknown items belong to the assistant. Never raises.
+out by itself (searches, code, MCP) bring their results along: they are steps from the answer on that brought them, and
+not again in the history. Unknown items belong to the assistant. Never raises.
 """
 
 from __future__ import annotations
@@ -106,8 +106,7 @@ def said(items: Sequence[Raw]) -> Fields:
 class Place(NamedTuple):
     """A message of a conversation: its items (`start` to `end`; -1: it stands in none) and what it is.
 
-    `kind`: `said` (the assistant), `made` and `found` (a call of the provider's own, and its result), `result`, `told`
-    (a user's or system message), `given` (instructions).
+    `kind`: `said` (the assistant), `result`, `told` (a user's or system message), `given` (instructions).
     """
 
     kind: str
@@ -167,10 +166,6 @@ class History(Sequence[Raw]):
         item = self.items[place.start]
         if place.kind == "told":
             return item if isinstance(item.get("role"), str) else {**item, "role": "user"}
-        if place.kind == "made":
-            return {"role": "assistant", "content": "", "tool_calls": [call_of(item)]}
-        if place.kind == "found":
-            return found_in(item)
         return result_of(item)
 
 
@@ -212,16 +207,16 @@ def _listed(found: list[object]) -> object:
     return kept or dumps(found).decode()
 
 
-def answered(item: Raw) -> bool:
-    """Whether the result of such a call is known."""
-    return any(item.get(key) is not None for key in _OUTPUTS)
+def carried_out(item: Raw) -> tuple[Fields, Fields | None]:
+    """A call of the provider's own in chat's form, and its result, if it is told."""
+    known = any(item.get(key) is not None for key in _OUTPUTS)
+    return {"role": "assistant", "tool_calls": [call_of(item)]}, found_in(item) if known else None
 
 
 def _places(items: Sequence[Raw]) -> list[Place]:
     """The messages that the items are. Every item of a request is looked at here: its type, and no more."""
     found: list[Place] = []
-    add, at = found.append, -1
-    begun, hosted, spoken = -1, False, False
+    add, at, begun = found.append, -1, -1
     for item in items:
         at += 1
         kind = item.get("type")
@@ -235,19 +230,11 @@ def _places(items: Sequence[Raw]) -> list[Place]:
             side = "told" if kind == "mcp_approval_response" else "said"
         if side == "said":
             begun = at if begun < 0 else begun
-            if kind in HOSTED:
-                hosted = True
-                add(_made(Place, ("made", at, at + 1)))
-                if answered(item):
-                    add(_made(Place, ("found", at, at + 1)))
-            else:
-                spoken = spoken or kind == "message" or kind in CALLS
             continue
         if begun >= 0:
-            if spoken or not hosted:
-                add(_made(Place, ("said", begun, at)))
-            begun, hosted, spoken = -1, False, False
+            add(_made(Place, ("said", begun, at)))
+            begun = -1
         add(_made(Place, (side, at, at + 1)))
-    if begun >= 0 and (spoken or not hosted):
+    if begun >= 0:
         add(_made(Place, ("said", begun, at + 1)))
     return found

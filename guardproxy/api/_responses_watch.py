@@ -10,18 +10,19 @@ from guardproxy.api._answer import Answer
 from guardproxy.api._chat_halt import OFF, RULE, Options
 from guardproxy.api._gate import Gate, Joint
 from guardproxy.api._json import dumps
+from guardproxy.api._messages import neutral
 from guardproxy.api._repeats import Repeats
 from guardproxy.api._responses_answer import ENDS, Reader
 from guardproxy.api._responses_gate import GatedStream
 from guardproxy.api._responses_given import NOTHING, Given, Sequel, given_by, given_in, given_of
-from guardproxy.api._responses_items import Fields, is_call, kind_of
+from guardproxy.api._responses_items import Fields, carried_out, is_call, kind_of
 from guardproxy.api._responses_whole import GatedWhole, WholeCut
 from guardproxy.api._sse import Decoder, comment
 from guardproxy.api._watcher import Holder, Watcher as _Watcher, Way
 from guardproxy.core.advice import LANGUAGES
 from guardproxy.core.edit import DropCalls
 from guardproxy.core.fingerprint import GUARD_MARK
-from guardproxy.core.model import Ask
+from guardproxy.core.model import Ask, Call, Message
 
 __all__ = ["Watcher", "watch"]
 
@@ -53,6 +54,13 @@ class Watcher(_Watcher):
         self._read()
         self._reader.settle()
         return tuple([dumps(carried(item)) for item in self._reader.heard.items if is_call(item)])
+
+    @property
+    def hosted(self) -> tuple[tuple[Call, Message | None], ...]:
+        """Calls that the provider has carried out by itself, with what it found, where that is told."""
+        self._read()
+        found = [carried_out(item) for item in self._reader.heard.hosted]
+        return tuple([(neutral(call).calls[0], neutral(told) if told is not None else None) for call, told in found])
 
     def joint(self) -> Joint:
         """What the client was given of this turn's answer so far."""

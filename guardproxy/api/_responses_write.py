@@ -81,7 +81,7 @@ class _Request:
                 changes.puts.append(edit)
             elif isinstance(edit, AppendText | ReplaceText):
                 place = self._history.place(edit.index)
-                if place is None or place.start < 0 or place.kind in ("made", "found"):
+                if place is None or place.start < 0:
                     continue  # it stands in no item of this request
                 if isinstance(edit, AppendText):
                     changes.texts.setdefault(place.end - 1, []).append(edit.text)

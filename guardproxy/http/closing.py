@@ -41,7 +41,7 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         answer=done.answer,
         spent={
             "turns": 0 if decision.action == "deny" else 1,
-            "tool_calls": done.call_count,
+            "tool_calls": done.call_count + len(done.hosted),
             "input_tokens": usage.input,
             "output_tokens": usage.output,
             "total_tokens": usage.input + usage.output,
@@ -49,9 +49,7 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         },
         delivered=delivered,
         links=links,
-        facts=(pack(proxy.printer.refused_length(done.ended_ns // 1_000_000 + turn.offset_ms)),)
-        if done.too_long
-        else (),
+        facts=_facts(turn),
         episodes=(pack_episode(episode),) if episode else (),
         ledger=ledger_of(turn, view),
         close=decision.rule if decision.action == "cut" and decision.rung is Rung.CUT else "",
@@ -64,6 +62,15 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         offset_ms=turn.offset_ms,
         count=turn.ask.count,
     )
+
+
+def _facts(turn: Turn) -> tuple[bytes, ...]:
+    """What the answer itself adds to the run's steps: a refused length, or what the provider has carried out."""
+    done, printer = turn.outcome, turn.proxy.printer
+    now_ms = done.ended_ns // 1_000_000 + turn.offset_ms
+    if done.too_long:
+        return (pack(printer.refused_length(now_ms)),)
+    return session.carried_out(done.hosted, printer, now_ms)
 
 
 def ledger_of(turn: Turn, view: View) -> dict[str, bytes]:

@@ -131,6 +131,7 @@ def read(turn: Turn, look: Look, *, dropped: bool) -> bool:
     """Take over what was seen; whether the provider told of an error inside it."""
     done, seen = turn.outcome, look.watcher.seen()
     done.read(seen, dropped=dropped)
+    done.hosted = look.watcher.hosted
     if done.answer == "text":
         done.wrote(calls_in(turn.ask, done.text))
     done.blind = look.blind and done.upstream_status < 400

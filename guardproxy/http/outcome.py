@@ -93,6 +93,7 @@ class Outcome:
     error_type: str = ""
     calls: tuple[Call, ...] = ()
     dropped: tuple[Call, ...] = ()
+    hosted: tuple[tuple[Call, Message | None], ...] = ()  # calls that the provider has carried out, with their results
     written: tuple[Call, ...] = ()  # calls that stand in the text, of an agent that has no others
     text: str = ""
     text_chars: int = 0

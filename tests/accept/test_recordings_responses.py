@@ -166,6 +166,30 @@ async def test_a_recorded_loop_is_nudged_at_the_third_equal_result(store: Store,
         assert sessions == {requests[0].headers["session-id"]}
 
 
+@pytest.mark.skipif(not FILES, reason="../shared/clients/recordings is not here")
+@pytest.mark.parametrize("name", [name for name in FILES if "-previous-" in name])
+async def test_a_run_by_id_alone_is_one_run(store: Store, name: str) -> None:
+    """The provider's answers are made up from the ids: of a loop the third equal result is nudged, here too."""
+    requests = requests_of(name)
+    verdicts = []
+    async with live(store, surface=responses) as running:
+        sessions = set()
+        for number, request in enumerate(requests):
+            following = requests[number + 1].body if number + 1 < len(requests) else {}
+            results = [item for item in following.get("input", ()) if isinstance(item, dict)]
+            calls = [("read_note", '{"path":"note.txt"}', item["call_id"]) for item in results if "call_id" in item]
+            whole = responses.whole(Said(None if calls else "Done.", calls))
+            whole = whole.replace(b'"resp_1"', json.dumps(following.get("previous_response_id", "resp_last")).encode())
+            running.provider.script = lambda _got, raw=whole: Said(raw=raw)
+            answer = await running.post(FORMS["python"](request.body), request.headers)
+            running.offset_ms += 2000
+            verdicts.append(answer.verdict)
+            sessions.add(answer.headers["x-guardproxy-session-id"])
+            assert answer.headers["x-guardproxy-turn"] == str(number + 1)
+    assert len(sessions) == 1
+    assert (verdicts[3:4] == ["nudge"]) == ("tool" not in name), verdicts
+
+
 def test_the_recordings_have_loops_of_many_clients() -> None:
     if not FILES:
         pytest.skip("../shared/clients/recordings is not here")

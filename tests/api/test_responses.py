@@ -93,9 +93,6 @@ READ: list[tuple[list[dict[str, Any]], list[Message]]] = [
         [USER, SEARCH, LOOKED, SAID, USER],
         [
             Message("user", "find it"),
-            Message("assistant", "", (Call("web_search", '{"type":"search","query":"q"}', "ws_1"),)),
-            Message("assistant", "", (Call("look", "{}", "m_1"),)),
-            Message("tool", "found", call_id="m_1"),
             Message("assistant", "I look."),
             Message("user", "find it"),
         ],
@@ -133,6 +130,25 @@ def test_items_are_messages(items: list[dict[str, Any]], messages: list[Message]
     assert [responses.message(found, at) for at in range(len(messages))] == messages
     assert responses.message(found, len(messages)) is None
     assert responses.conversation(found).tail == responses.widen(found).tail == tuple(messages)
+
+
+def test_what_the_provider_carries_out_are_calls_with_results() -> None:
+    def pairs(name: str) -> list[tuple[str, str, str | None]]:
+        _, watcher = play([(GOLDEN / "streams" / f"{name}.sse").read_bytes()])
+        return [(call.name, call.arguments, told.text if told else None) for call, told in watcher.hosted]
+
+    assert pairs("searches") == [
+        ("web_search", '{"type":"search","query":"refund policy","sources":null}', None),
+        ("file_search", '{"queries":["refund"]}', '[{"file_id":"f1","text":"30 days"}]'),
+    ]
+    assert pairs("hosted_and_call") == [
+        ("lookup", '{"q":1}', "found"),
+        ("code_interpreter", '{"code":"print(1)"}', '[{"type":"logs","logs":"1\\n"}]'),
+    ]
+    assert pairs("call") == []
+    _, watcher = play([(GOLDEN / "streams" / "image.sse").read_bytes()])
+    assert watcher.hosted[0][1] is not None
+    assert len(watcher.hosted[0][1].media) == 1
 
 
 def test_a_text_alone_and_instructions() -> None:
