@@ -6,6 +6,8 @@ are taken out, what follows is counted on, and the response at the end has what 
 
 from __future__ import annotations
 
+import re
+
 from guardproxy.api._answer import Answer
 from guardproxy.api._chat_halt import OFF, RULE, Options
 from guardproxy.api._gate import Gate, Joint
@@ -32,8 +34,8 @@ BATCH = 16 * 1024
 SHORT = 24
 """Bytes of a chunk's end that are looked at with the next one: an end may come in pieces."""
 
-MARKS = (b"response.completed", b"response.incomplete", b"response.failed", b"[DONE]", b"event: error")
-"""One of them stands in whatever ends a stream."""
+_END = re.compile(rb"response\.(?:completed|incomplete|failed)|\[DONE\]|event: error")
+"""Stands in whatever ends a stream."""
 
 
 class Watcher(_Watcher):
@@ -140,7 +142,7 @@ class _Passing:
         self._size += len(chunk)
         if not self._near:
             look = self._edge + chunk
-            self._near = any(mark in look for mark in MARKS)
+            self._near = _END.search(look) is not None
             self._edge = look[-SHORT:]
         if self._size > BATCH:
             self._decode()
