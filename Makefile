@@ -21,7 +21,7 @@ run: $(DEMO)  ## serve on 127.0.0.1:8787; the provider comes from OPENAI_BASE_UR
 	.venv/bin/guardproxy serve
 
 test: lint  ## everything that needs the package index only
-	.venv/bin/python -m pytest -q -m "not verify and not redis_server and not local_model"
+	.venv/bin/python -m pytest -q -n 2 --dist loadfile -m "not verify and not redis_server and not local_model"
 
 lint: $(DEV)
 	.venv/bin/ruff check .

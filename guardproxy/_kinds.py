@@ -63,6 +63,9 @@ def _off(value: object) -> object:
     return "off" if value is False else value
 
 
+DenyStatus = Literal[400, 402, 403, 422, 429]
+"""HTTP of a request that a budget refuses."""
+
 Mode = Annotated[Literal["off", "observe", "enforce"], BeforeValidator(_off)]
 """Whether something is not done, only said, or done."""
 

@@ -159,7 +159,7 @@ class Limits(Section):
 
 
 class Webhook(Section):
-    """A server of yours that is told of events: approvals asked and decided, runs paused and cut. `secret` signs.
+    """A server of yours that is told of events: approvals, runs paused and cut, soft limits passed. `secret` signs.
 
     Without a `url` nobody is told.
     """

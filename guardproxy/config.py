@@ -7,14 +7,14 @@ a document are reported at once. A running turn keeps the tree it began with: re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 
-from guardproxy import _document, _hosts, _kinds as kinds, _sections, _upstreams, price_file
+from guardproxy import _document, _hosts, _kinds as kinds, _policy, _sections, _upstreams, price_file
+from guardproxy._budgets import Budgets
 from guardproxy._settings import (
     Admin,
     Auth,
@@ -33,12 +33,12 @@ from guardproxy._settings import (
 from guardproxy._upstreams import Failover, NamedUpstream
 from guardproxy.api.chat import Options
 from guardproxy.core import completion, detectors, hygiene, presets, proposals
-from guardproxy.core.budget import DIMENSIONS, Limit
 from guardproxy.core.fingerprint import Rules
-from guardproxy.core.policy import PROFILES, Policy
+from guardproxy.core.policy import Policy
 from guardproxy.core.pricing import Rates
 from guardproxy.core.terms import Approvals, Checkpoints, Final
 from guardproxy.core.tool_rules import ToolRules
+from guardproxy.core.windows import Budget
 from guardproxy.errors import ConfigError
 
 Detectors = _sections.detectors(Section, detectors.RULES)
@@ -58,6 +58,9 @@ CheckpointsSection = _sections.section(Section, "CheckpointsSection", Checkpoint
 
 class PolicySection(Section):
     """What is done about loops and budgets. `mode: observe` reports and does nothing. `detectors` over `preset`.
+
+    `deny_status` of `budget_exceeded`; `shrink_to_fit`: what has no room asks for less output; `unmetered`: what
+    becomes of routes that no budget counts, where there are `budgets`.
 
     `refuse`: what becomes of a call that repeats a loop, or that is forbidden (`tools.deny`). `on_cut`, `on_budget`:
     `pause` hands the run to a person in place of its end.
@@ -81,6 +84,9 @@ class PolicySection(Section):
     verifier: Verifier = Verifier()
     on_cut: Literal["cut", "pause"] = "cut"
     on_budget: Literal["deny", "pause"] = "deny"
+    deny_status: kinds.DenyStatus = 400
+    shrink_to_fit: bool = False
+    unmetered: Literal["refuse", "pass"] = "refuse"
 
 
 Tools = _sections.section(Section, "Tools", Rules, ToolRules)
@@ -102,6 +108,7 @@ class Config(Section):
     store: StoreSection = StoreSection()
     policy: PolicySection = Field(default_factory=PolicySection)
     prices: Prices = Prices()
+    budgets: Budgets = ()
     overload: Overload = Overload()
     webhook: Webhook = Webhook()
     outgoing: Outgoing = Outgoing()
@@ -195,11 +202,11 @@ class Config(Section):
             language=policy.language,
             detectors=settings,
             modes=modes,
-            limits=_limits(policy),
+            limits=_policy.limits(policy),
             default_output_hold=policy.default_output_hold,
             splice_usage=policy.usage == "splice",
             tools=_sections.value(self.tools, ToolRules),
-            proposals=_proposals(policy),
+            proposals=_policy.checks(policy),
             hygiene=_sections.values(policy.hygiene, hygiene.KINDS, observe=observe),
             completion=_sections.values(policy.completion, completion.CHECKS, observe=observe),
             final=_sections.value(policy.final, Final),
@@ -207,7 +214,14 @@ class Config(Section):
             checkpoints=_sections.value(policy.checkpoints, Checkpoints),
             on_cut=policy.on_cut,
             on_budget=policy.on_budget,
+            deny_status=policy.deny_status,
+            shrink_to_fit=policy.shrink_to_fit,
+            unmetered=policy.unmetered,
         )
+
+    def budget_values(self) -> tuple[Budget, ...]:
+        """The budgets of the default org as `core` takes them."""
+        return tuple(one.value() for one in self.budgets)
 
     def rules_value(self) -> Rules:
         """The knowledge about tools as `core` takes it."""
@@ -221,32 +235,6 @@ class Config(Section):
     def price_list(self) -> price_file.PriceList:
         """What `prices.file` says. Raises ConfigError where it cannot be read; bad entries are named in it."""
         return price_file.read(self.prices.file) if self.prices.file else price_file.NOTHING
-
-
-def _proposals(policy: PolicySection) -> dict[str, object]:
-    """The checks of proposed calls. An observing policy refuses, repairs and pauses nothing."""
-    modes = dict.fromkeys(proposals.CHECKS, "enforce")
-    modes |= {"repeat": policy.refuse, "deny": policy.refuse, "arguments": policy.arguments.mode}  # type: ignore[attr-defined]
-    found = proposals.default_settings()
-    found["arguments"] = _sections.value(policy.arguments, proposals.CHECKS["arguments"].Settings)
-    watched = policy.mode == "observe"
-    told = {name: "observe" if watched and mode == "enforce" else mode for name, mode in modes.items()}
-    return {name: replace(settings, mode=told[name]) for name, settings in found.items()}  # type: ignore[type-var]
-
-
-def _limits(policy: PolicySection) -> tuple[Limit, ...]:
-    """The profile's limits, overridden by what the file says; null takes one away."""
-    wanted: dict[tuple[str, str], float | None] = {}
-    for setting, amount in PROFILES[policy.profile].items():
-        wanted["session" if setting == "cost_usd" else "span", setting] = amount
-    for scope, given in (("span", policy.limits.span), ("session", policy.limits.session)):
-        wanted |= {(scope, setting): getattr(given, setting) for setting in given.model_fields_set}
-    rows = {row.setting: row for row in DIMENSIONS.values()}
-    return tuple(
-        Limit(scope, rows[setting].name, max(1, round(amount * rows[setting].scale)))
-        for (scope, setting), amount in wanted.items()
-        if amount is not None
-    )
 
 
 def load(

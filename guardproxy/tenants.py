@@ -1,25 +1,23 @@
 """The commands by which an operator says who may use the proxy: `guardproxy orgs …`, `teams …` and `keys …`.
 
-They work on the store itself, as `guardproxy sessions` does, whether or not a proxy runs; workers know within 2 s.
+They ask the admin API of the proxy that runs (`http.asking`); without one they do the same on the store itself. Workers
+know within 2 s.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from guardproxy.errors import BadAsk, ConfigError
 
 if TYPE_CHECKING:
     from guardproxy.config import Config
-    from guardproxy.http.keyring import Keyring, Made
-    from guardproxy.store.redis import Store
-    from guardproxy.store.registry import Key
+    from guardproxy.http.asking import Admin
 
-T = TypeVar("T")
 Load = Callable[[argparse.Namespace], "Config"]
+Run = Callable[["Admin", argparse.Namespace], None]
 
 OPTIONS = {
     "models": "--model",
@@ -28,6 +26,7 @@ OPTIONS = {
     "user_header": "--user-header",
     "name": "NAME or --name",
     "key": "KEY",
+    "id": "KEY",
 }
 """How a field is named on the command line, where it is not `--<field>`."""
 
@@ -38,9 +37,12 @@ FIELDS = ("name", "models", "routes", "upstreams", "policy", "user_header", "exp
 def add(commands: Any, load: Load, config: Callable[[argparse.ArgumentParser], None]) -> None:
     """Add the commands to a parser's. `load` reads the configuration, `config` adds the options that say which."""
 
-    def command(group: Any, name: str, run: Callable[[Config, argparse.Namespace], None], text: str, who: str) -> Any:
+    def command(group: Any, name: str, run: Run, text: str, who: str) -> Any:
         parser = group.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         config(parser)
+        asked = "a proxy's admin listener; default: that of the proxy on this data directory, else the store itself"
+        parser.add_argument("--admin", default="", metavar="URL", help=asked)
+        parser.add_argument("--by", default="", metavar="NAME", help="who does it; default: you")
         if who:
             parser.add_argument("subject", metavar=who)
         parser.set_defaults(run=lambda given: _done(run, load(given), given))
@@ -58,7 +60,7 @@ def _group(commands: Any, name: str, text: str) -> Any:
 
 def _add_orgs(group: Any, command: Callable[..., Any]) -> None:
     command(group, "list", _list_orgs, "list the orgs", "")
-    _signed(command(group, "create", _make_org, "make an org", "ORG"))
+    command(group, "create", _make_org, "make an org", "ORG")
     for verb, text in (("enable", "let the keys of an org be used again"), ("disable", "refuse all keys of an org")):
         command(group, verb, _switch_org, text, "ORG").set_defaults(on=verb == "enable")
     command(group, "delete", _delete_org, "forget an org that has no teams and keys", "ORG")
@@ -66,7 +68,7 @@ def _add_orgs(group: Any, command: Callable[..., Any]) -> None:
 
 def _add_teams(group: Any, command: Callable[..., Any]) -> None:
     parsers = [command(group, "list", _list_teams, "list the teams of an org", "")]
-    parsers.append(_signed(command(group, "create", _make_team, "make a team", "TEAM")))
+    parsers.append(command(group, "create", _make_team, "make a team", "TEAM"))
     for verb, text in (("enable", "let the keys of a team be used again"), ("disable", "refuse all keys of a team")):
         parsers.append(command(group, verb, _switch_team, text, "TEAM"))
         parsers[-1].set_defaults(on=verb == "enable")
@@ -77,7 +79,7 @@ def _add_teams(group: Any, command: Callable[..., Any]) -> None:
 
 def _add_keys(group: Any, command: Callable[..., Any]) -> None:
     _of(command(group, "list", _list_keys, "list the keys of an org", ""))
-    make = _signed(_of(_about(command(group, "create", _make_key, "make a key; its secret is shown once", ""))))
+    make = _of(_about(command(group, "create", _make_key, "make a key; its secret is shown once", "")))
     make.add_argument("--team", default="", metavar="TEAM", help="the team that it belongs to")
     command(group, "show", _show_key, "show a key", "KEY")
     _about(command(group, "update", _change_key, "change what a key may do", "KEY"))
@@ -97,11 +99,6 @@ def _of(parser: Any) -> Any:
     return parser
 
 
-def _signed(parser: Any) -> Any:
-    parser.add_argument("--by", metavar="NAME", help="who makes it; default: you")
-    return parser
-
-
 def _about(parser: Any) -> Any:
     parser.add_argument("--name", metavar="TEXT", help="what people call it")
     for option, text in (
@@ -116,158 +113,162 @@ def _about(parser: Any) -> Any:
     return parser
 
 
-def _done(run: Callable[[Config, argparse.Namespace], None], config: Config, given: argparse.Namespace) -> int:
+def _done(run: Run, config: Config, given: argparse.Namespace) -> int:
+    from guardproxy.http import asking  # noqa: PLC0415 - heavy, as all below
+
     try:
-        run(config, given)
+        run(asking.admin(config, given.admin, given.by), given)
     except BadAsk as error:  # what was typed is wrong, as with every option
-        name = error.param or ""
+        name = (error.param or "").partition(".")[0]
         raise ConfigError(f"{OPTIONS.get(name, f'--{name}')}: {error.message}") from error
     return 0
 
 
-def _with(config: Config, given: argparse.Namespace, work: Callable[[Store, Keyring], Awaitable[T]]) -> T:
-    from guardproxy import secrets  # noqa: PLC0415 - heavy, as all below
-    from guardproxy.http import reach, terminal  # noqa: PLC0415
-    from guardproxy.http.keyring import Keyring  # noqa: PLC0415
+def _path(kind: str, given: argparse.Namespace, verb: str = "") -> str:
+    from guardproxy.http import asking  # noqa: PLC0415
 
-    secret = secrets.find(os.environ, config.data_dir, shared_store=bool(config.store.url))
-    by = getattr(given, "by", None) or terminal.me()
-    key = secrets.derive(secret).key_hash
-    return reach.ask(config, lambda store: work(store, Keyring(store.registry, key, by)))
+    return f"/{kind}/{asking.named(given.subject)}{verb}"
 
 
-def _list_orgs(config: Config, given: argparse.Namespace) -> None:
-    from guardproxy.http import terminal  # noqa: PLC0415
+def _table(admin: Admin, path: str, query: Mapping[str, str], none: str) -> None:
+    from guardproxy.http import asking, terminal  # noqa: PLC0415
 
-    orgs = _with(config, given, lambda store, _: store.registry.orgs())
-    rows = ((one.name, _on(on=one.enabled), _at(one.made_ms), terminal.visible(one.made_by)) for one in orgs)
-    terminal.show(("org", "state", "made", "by"), rows, "there is no org but the default one")
-
-
-def _make_org(config: Config, given: argparse.Namespace) -> None:
-    org = _with(config, given, lambda _, ring: ring.make_org(given.subject))
-    print(f"org {org.name} is made; its first key: guardproxy keys create --org {org.name}")
+    found = asking.pages(admin, path, query)
+    rows = ((one["name"], _on(one), _at(one["made_ms"]), terminal.visible(one["made_by"])) for one in found)
+    terminal.show((path[1:-1], "state", "made", "by"), rows, none)
 
 
-def _switch_org(config: Config, given: argparse.Namespace) -> None:
-    org = _with(config, given, lambda _, ring: ring.switch_org(given.subject, on=given.on))
-    print(f"the keys of org {org.name} are {'used again' if given.on else 'refused'}, within 2 s everywhere")
+def _list_orgs(admin: Admin, given: argparse.Namespace) -> None:
+    _table(admin, "/orgs", {}, "there is no org but the default one")
 
 
-def _delete_org(config: Config, given: argparse.Namespace) -> None:
-    from guardproxy.store.registry import Org  # noqa: PLC0415
-
-    _with(config, given, lambda store, _: store.registry.delete(Org(given.subject)))
-    print(f"org {given.subject} is forgotten")
+def _make_org(admin: Admin, given: argparse.Namespace) -> None:
+    name = admin.ask("POST", "/orgs", body={"name": given.subject})["name"]
+    print(f"org {name} is made; its first key: guardproxy keys create --org {name}")
 
 
-def _list_teams(config: Config, given: argparse.Namespace) -> None:
-    from guardproxy.http import terminal  # noqa: PLC0415
-
-    teams = _with(config, given, lambda store, _: store.registry.teams(given.org))
-    rows = ((one.name, _on(on=one.enabled), _at(one.made_ms), terminal.visible(one.made_by)) for one in teams)
-    terminal.show(("team", "state", "made", "by"), rows, f"org {given.org} has no team")
+def _switch_org(admin: Admin, given: argparse.Namespace) -> None:
+    org = admin.ask("PATCH", _path("orgs", given), body={"enabled": given.on})
+    print(f"the keys of org {org['name']} are {'used again' if given.on else 'refused'}, within 2 s everywhere")
 
 
-def _make_team(config: Config, given: argparse.Namespace) -> None:
-    team = _with(config, given, lambda _, ring: ring.make_team(given.org, given.subject))
-    print(f"team {team.name} of org {team.org} is made")
+def _delete_org(admin: Admin, given: argparse.Namespace) -> None:
+    print(f"org {admin.ask('DELETE', _path('orgs', given))['name']} is forgotten")
 
 
-def _switch_team(config: Config, given: argparse.Namespace) -> None:
-    team = _with(config, given, lambda _, ring: ring.switch_team(given.org, given.subject, on=given.on))
-    print(f"the keys of team {team.name} are {'used again' if given.on else 'refused'}, within 2 s everywhere")
+def _list_teams(admin: Admin, given: argparse.Namespace) -> None:
+    _table(admin, "/teams", {"org": given.org}, f"org {given.org} has no team")
 
 
-def _delete_team(config: Config, given: argparse.Namespace) -> None:
-    from guardproxy.store.registry import Team  # noqa: PLC0415
-
-    _with(config, given, lambda store, _: store.registry.delete(Team(given.org, given.subject)))
-    print(f"team {given.subject} is forgotten")
+def _make_team(admin: Admin, given: argparse.Namespace) -> None:
+    team = admin.ask("POST", "/teams", {"org": given.org}, {"name": given.subject})
+    print(f"team {team['name']} of org {team['org']} is made")
 
 
-def _list_keys(config: Config, given: argparse.Namespace) -> None:
-    from guardproxy.http import terminal  # noqa: PLC0415
+def _switch_team(admin: Admin, given: argparse.Namespace) -> None:
+    team = admin.ask("PATCH", _path("teams", given), {"org": given.org}, {"enabled": given.on})
+    print(f"the keys of team {team['name']} are {'used again' if given.on else 'refused'}, within 2 s everywhere")
 
-    keys = _with(config, given, lambda store, _: store.registry.keys(given.org))
+
+def _delete_team(admin: Admin, given: argparse.Namespace) -> None:
+    print(f"team {admin.ask('DELETE', _path('teams', given), {'org': given.org})['name']} is forgotten")
+
+
+def _list_keys(admin: Admin, given: argparse.Namespace) -> None:
+    from guardproxy.http import asking, terminal  # noqa: PLC0415
+
+    keys = asking.pages(admin, "/keys", {"org": given.org})
     heads = ("key", "secret", "name", "team", "state", "expires", "models", "made", "by")
     terminal.show(heads, (_row(one) for one in keys), f"org {given.org} has no key; guardproxy keys create makes one")
 
 
-def _row(key: Key) -> tuple[str, ...]:
+def _row(key: Mapping[str, Any]) -> tuple[str, ...]:
     from guardproxy.http import terminal  # noqa: PLC0415
 
-    secrets = ", ".join(one.shown for one in key.secrets)
-    who = (key.id, secrets, terminal.visible(key.name), key.team, _on(on=key.enabled), _at(key.expires_ms) or "never")
-    return (*who, ", ".join(key.models) or "all", _at(key.made_ms), terminal.visible(key.made_by))
+    secrets = ", ".join(one["shown"] for one in key["secrets"])
+    who = (
+        key["id"],
+        secrets,
+        terminal.visible(key["name"]),
+        key["team"] or "",
+        _on(key),
+        _at(key["expires_ms"], "never"),
+    )
+    return (*who, ", ".join(key["models"]) or "all", _at(key["made_ms"]), terminal.visible(key["made_by"]))
 
 
-def _make_key(config: Config, given: argparse.Namespace) -> None:
-    fields = {name: getattr(given, name) for name in FIELDS}
-    _told(_with(config, given, lambda _, ring: ring.make_key(given.org, given.team, **fields)), given)
+def _make_key(admin: Admin, given: argparse.Namespace) -> None:
+    team = {"team": given.team} if given.team else {}
+    _told(admin.ask("POST", "/keys", {"org": given.org}, team | _fields(given)), given)
 
 
-def _rotate_key(config: Config, given: argparse.Namespace) -> None:
+def _rotate_key(admin: Admin, given: argparse.Namespace) -> None:
     from guardproxy.http.keyring import span_ms  # noqa: PLC0415
 
-    overlap_ms = span_ms("overlap", given.overlap)
-    _told(_with(config, given, lambda _, ring: ring.rotate(given.subject, overlap_ms)), given)
+    overlap = span_ms("overlap", given.overlap) // 1000
+    _told(admin.ask("POST", _path("keys", given, "/rotate"), body={"overlap_seconds": overlap}), given)
 
 
-def _told(made: Made, given: argparse.Namespace) -> None:
+def _told(made: Mapping[str, Any], given: argparse.Namespace) -> None:
     if given.quiet:
-        print(made.secret)
+        print(made["secret"])
         return
-    print(f"key {made.key.id} of org {made.key.org}: its secret is shown once, now:\n  {made.secret}")
-    for one in made.key.secrets[1:]:
-        print(f"the secret {one.shown} holds until {_at(one.until_ms)}")
+    print(f"key {made['id']} of org {made['org']}: its secret is shown once, now:\n  {made['secret']}")
+    for one in made["secrets"][1:]:
+        print(f"the secret {one['shown']} holds until {_at(one['until_ms'])}")
 
 
-def _show_key(config: Config, given: argparse.Namespace) -> None:
+def _show_key(admin: Admin, given: argparse.Namespace) -> None:
     from guardproxy.http import terminal  # noqa: PLC0415
 
-    key = _with(config, given, lambda _, ring: ring.key(given.subject))
+    key = admin.ask("GET", _path("keys", given))
     lines = {
-        "key": key.id,
-        "name": terminal.visible(key.name),
-        "org": key.org,
-        "team": key.team,
-        "state": _on(on=key.enabled),
-        "expires": _at(key.expires_ms) or "never",
-        "models": ", ".join(key.models) or "all",
-        "routes": ", ".join(key.routes) or "only those that guardproxy reads",
-        "upstreams": ", ".join(key.upstreams) or "all",
-        "policy": terminal.visible(key.policy),
-        "user header": key.user_header,
-        "made": f"{_at(key.made_ms)} by {terminal.visible(key.made_by)}",
+        "key": key["id"],
+        "name": key["name"],
+        "org": key["org"],
+        "team": key["team"] or "",
+        "state": _on(key),
+        "expires": _at(key["expires_ms"], "never"),
+        "models": ", ".join(key["models"]) or "all",
+        "routes": ", ".join(key["routes"]) or "only those that guardproxy reads",
+        "upstreams": ", ".join(key["upstreams"]) or "all",
+        "policy": key["policy"] or "",
+        "user header": key["user_header"] or "",
+        "made": f"{_at(key['made_ms'])} by {key['made_by']}",
     }
     for name, text in lines.items():
-        print(f"{name:<12} {text}".rstrip())
-    for one in key.secrets:
-        print(f"{'secret':<12} {one.shown}{f' until {_at(one.until_ms)}' if one.until_ms else ''}")
+        print(f"{name:<12} {terminal.visible(text)}".rstrip())
+    for one in key["secrets"]:
+        ends = f" until {_at(one['until_ms'])}" if one["until_ms"] else ""
+        print(f"{'secret':<12} {one['shown']}{ends}")
 
 
-def _change_key(config: Config, given: argparse.Namespace) -> None:
-    fields = {name: getattr(given, name) for name in FIELDS}
-    key = _with(config, given, lambda _, ring: ring.change(given.subject, fields))
-    print(f"key {key.id} is changed, within 2 s everywhere")
+def _change_key(admin: Admin, given: argparse.Namespace) -> None:
+    key = admin.ask("PATCH", _path("keys", given), body=_fields(given))
+    print(f"key {key['id']} is changed, within 2 s everywhere")
 
 
-def _switch_key(config: Config, given: argparse.Namespace) -> None:
-    key = _with(config, given, lambda _, ring: ring.change(given.subject, {"enabled": given.on}))
-    print(f"key {key.id} is {'used again' if given.on else 'refused'}, within 2 s everywhere")
+def _switch_key(admin: Admin, given: argparse.Namespace) -> None:
+    key = admin.ask("PATCH", _path("keys", given), body={"enabled": given.on})
+    print(f"key {key['id']} is {'used again' if given.on else 'refused'}, within 2 s everywhere")
 
 
-def _delete_key(config: Config, given: argparse.Namespace) -> None:
-    key = _with(config, given, lambda _, ring: ring.delete_key(given.subject))
-    print(f"key {key.id} is forgotten, within 2 s everywhere; its runs and what they used stay")
+def _delete_key(admin: Admin, given: argparse.Namespace) -> None:
+    key = admin.ask("DELETE", _path("keys", given))
+    print(f"key {key['id']} is forgotten, within 2 s everywhere; its runs and what they used stay")
 
 
-def _on(*, on: bool) -> str:
-    return "on" if on else "off"
+def _fields(given: argparse.Namespace) -> dict[str, Any]:
+    """What was said of a key. An empty text in a list is how it is emptied."""
+    said = {name: value for name in FIELDS if (value := getattr(given, name)) is not None}
+    return {name: [one for one in value if one] if isinstance(value, list) else value for name, value in said.items()}
 
 
-def _at(at_ms: int) -> str:
+def _on(one: Mapping[str, Any]) -> str:
+    return "on" if one["enabled"] else "off"
+
+
+def _at(at_ms: int | None, none: str = "") -> str:
     from guardproxy.core.scoped_exemption import moment  # noqa: PLC0415
 
-    return moment(at_ms) if at_ms else ""
+    return moment(at_ms) if at_ms else none

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -25,3 +25,11 @@ def _logging_as_before() -> Iterator[None]:
     for handler in [one for one in logging.getLogger().handlers if one not in handlers]:
         if type(handler).__module__.startswith("guardproxy"):
             logging.getLogger().removeHandler(handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What a test wrote may hold half a character, which no report can carry from one process to another."""
+    report = yield
+    report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
+    return report

@@ -135,7 +135,7 @@ def of_messages() -> list[Plot]:
                     Said(FOUND),
                     text=FOUND,
                     verdict="refuse",
-                    says='(?s)`search` was called 4 times in a row with the same arguments.*"q": "refund".*nothing new',
+                    says='(?s)`search` was called 4 times in a row with .* arguments.*"q": ?"refund".*nothing new',
                 ),
             ],
         ),

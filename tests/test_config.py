@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from guardproxy.core.pricing import Rates, Tier, cost, estimate_input
 from guardproxy.core.terms import Approvals, Checkpoints, Final
 from guardproxy.core.tool_rules import ToolRule, ToolRules
 from guardproxy.core.tools import Rules
+from guardproxy.core.windows import Budget
 from guardproxy.errors import ConfigError
 
 
@@ -26,6 +28,11 @@ def load(tmp_path: Path, text: str | bytes, env: dict[str, str] | None = None, *
     file = tmp_path / "guardproxy.yaml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     return config.load(file, env or {}, overrides)[0]
+
+
+def budget(**changes: object) -> str:
+    made = {"scope": "org", "dimension": "requests", "limit": 1, "window": "day"} | changes
+    return f"budgets: [{json.dumps(made)}]"
 
 
 REFUSED = {
@@ -144,6 +151,30 @@ REFUSED = {
         "prices.models: has a key with",
     ),
     "odd text in a list": ('tools: {mutates: [a, "b\\x1b"]}', "tools.mutates.1: must not hold a line break"),
+    "a budget of nobody": (budget(scope="all"), "budgets.0.scope: input should be 'org', 'team'"),
+    "a budget without a window": (
+        "budgets: [{scope: org, dimension: requests, limit: 1}]",
+        "budgets.0.window: must be one",
+    ),
+    "concurrency in a window": (
+        "budgets: [{scope: org, dimension: concurrent_requests, window: day, limit: 1}]",
+        "budgets.0.window: concurrent requests have none",
+    ),
+    "half a request": (budget(limit=0.5), "budgets.0.limit: must be a whole number"),
+    "a budget of nothing": (budget(limit=0), "budgets.0.limit: "),
+    "no such zone": (
+        budget(timezone="Mars/Olympus"),
+        "budgets.0.timezone: no time zone 'Mars/Olympus' is known",
+    ),
+    "a folder of zones": (budget(timezone="Europe"), "budgets.0.timezone: no time zone 'Europe' is known"),
+    "more than all": (budget(soft=[101]), "budgets.0.soft.0: "),
+    "a soft rate": (budget(window="minute", soft=[50]), "budgets.0.soft: rates have no soft limits"),
+    "another org": (budget(match="acme"), "budgets.0.match: there is one org"),
+    "two limits on one": (
+        budget().replace("]", f", {budget(limit=2)[10:]}"),
+        "budgets: two limits are given for org * requests day",
+    ),
+    "a status that is retried": ("policy: {deny_status: 503}", "policy.deny_status: "),
     "too large": (b"#" * ((1 << 20) + 1), "has more than"),
     "a mode of refusals": ("policy: {refuse: maybe}", "policy.refuse: input should be 'off', 'observe' or 'enforce'"),
     "a flag for a mode": ("policy: {refuse: on}", "policy.refuse: input should be 'off', 'observe' or 'enforce'"),
@@ -592,6 +623,31 @@ def test_a_setting_wins_over_the_preset(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_alone(tmp_path: Path, name: str) -> None:
     assert load(tmp_path, f"policy: {{preset: {name}}}").policy_value().detectors == preset_settings(name)
+
+
+BUDGETS = """
+budgets:
+  - {scope: org, dimension: cost_usd, window: month, limit: 0.5, timezone: Europe/Berlin, soft: [95, 50, 50]}
+  - {scope: model, match: "gpt-5*", dimension: total_tokens, window: minute, limit: 1000}
+  - {scope: key, dimension: concurrent_requests, limit: 4}
+"""
+
+
+def test_budgets(tmp_path: Path) -> None:
+    made = load(tmp_path, BUDGETS)
+    assert made.budget_values() == (
+        Budget("org", "cost_microusd", "month", 500_000, "Europe/Berlin", (50, 95)),
+        Budget("model", "total_tokens", "minute", 1000, match="gpt-5*"),
+        Budget("key", "concurrent_requests", "now", 4),
+    )
+    assert load(tmp_path, "").budget_values() == ()
+
+
+def test_what_becomes_of_requests_without_room(tmp_path: Path) -> None:
+    made = load(tmp_path, "policy: {deny_status: 402, shrink_to_fit: true, unmetered: pass}").policy_value()
+    assert (made.deny_status, made.shrink_to_fit, made.unmetered) == (402, True, "pass")
+    plain = load(tmp_path, "").policy_value()
+    assert (plain.deny_status, plain.shrink_to_fit, plain.unmetered) == (400, False, "refuse")
 
 
 MODES = {

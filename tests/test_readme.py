@@ -45,7 +45,7 @@ def detectors() -> list[str]:
 def limits() -> list[str]:
     """A row a budget dimension."""
     rows = []
-    for row in DIMENSIONS.values():
+    for row in (row for row in DIMENSIONS.values() if not row.tenants):
         scope = "span or session" if row.setting in BOTH else "session" if row.setting in SESSION else "span"
         scope = SCOPES.get(row.setting, scope)
         unit = "dollars" if row.setting == "cost_usd" else "seconds" if row.setting == "wall_seconds" else row.unit

@@ -16,7 +16,7 @@ from typing import ClassVar
 import pytest
 
 from guardproxy import cli, secrets
-from guardproxy.http import virtual_key
+from guardproxy.http import asking, client, terminal, virtual_key
 from guardproxy.store import embedded
 from guardproxy.store.embedded import Embedded
 from tests.running import Running
@@ -36,6 +36,8 @@ def run(server: Embedded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setenv(secrets.VARIABLE, SECRET)
     file = tmp_path / "guardproxy.yaml"
     file.write_text(f"store: {{url: 'unix://{server.socket_path}'}}")
+
+    monkeypatch.delenv(asking.VARIABLE, raising=False)
 
     def command(*words: str) -> tuple[int, str, str]:
         try:
@@ -190,10 +192,27 @@ def test_two_orgs_two_workers(
         assert {ask(proxy.base, made["globex"])[0] for _ in range(30)} == {401}  # in both: connections are spread
         assert ask(proxy.base, made["acme"])[0] == 200  # the cut run is told so in words
         assert {seen["authorization"] for seen in _Provider.seen} == {"Bearer sk-provider-0123456789"}
+        token = run("admin", "init", "--name", "anna").strip()
+        assert cli.main(["orgs", "list", "--data-dir", str(proxy.data)]) == 1
+        told = capsys.readouterr().err
+        assert "answered 401" in told
+        assert f"(set {client.VARIABLE})" in told
+        monkeypatch.setenv(client.VARIABLE, token)
+        run("keys", "update", key, "--name", "nightly", "--by", "the boss")
+        assert "nightly" in run("keys", "show", key)
+        assert "acme" in run("orgs", "list", "--admin", proxy.admin)
         metrics = urllib.request.urlopen(f"{proxy.admin}/metrics").read().decode()
         assert re.search(r'guardproxy_auth_refused_total{\w+="key_disabled"} [1-9]', metrics)
         assert proxy.stop() == 0
-        heap = proxy.err + proxy.greeting + metrics + repr(_Provider.seen)
+        run("orgs", "disable", "globex", "--by", "ben")
+        written = [json.loads(line) for line in run("audit", "--json").splitlines()]
+        heap = proxy.err + proxy.greeting + metrics + repr(_Provider.seen) + repr(written)
+    assert [(one["what"], one["actor"], one["kind"]) for one in written if one["what"][:3] in ("org", "key")] == [
+        ("org.update", "ben", "command"),
+        ("key.update", "anna", "token"),
+        ("key.update", terminal.me(), "local"),
+        *[(what, terminal.me(), "local") for what in ("key.create", "org.create") * 2],
+    ]
     heap += "".join(one.read_text(errors="replace") for one in proxy.data.rglob("*") if one.is_file())
     for secret in made.values():
         assert secret not in heap

@@ -100,13 +100,13 @@ def put_back(raw: bytes, text: bytes, spans: Sequence[Span], edits: Sequence[Put
         if edit.index > len(spans):
             continue
         if edit.before:
-            splices.append(_in_front(spans, edit.index, edit.before))
+            splices.append(in_front(spans, edit.index, edit.before))
         if edit.index == len(spans):
-            splices += [_in_front(spans, edit.index, edit.after)] if edit.after else []
+            splices += [in_front(spans, edit.index, edit.after)] if edit.after else []
             continue
         start, _ = spans[edit.index]
         if edit.said:
-            splices += _unsay(raw, text, start, edit.said)
+            splices += unsay(raw, text, start, edit.said)
         if edit.calls:
             splices += _add_calls(text, start, edit.calls)
         if edit.after:
@@ -114,7 +114,7 @@ def put_back(raw: bytes, text: bytes, spans: Sequence[Span], edits: Sequence[Put
     return splices
 
 
-def _in_front(spans: Sequence[Span], index: int, messages: Sequence[bytes]) -> Splice:
+def in_front(spans: Sequence[Span], index: int, messages: Sequence[bytes]) -> Splice:
     """Messages in front of the one at `index`, or behind the last."""
     if index:
         at = spans[index - 1][1]
@@ -174,7 +174,7 @@ def _is_result(raw: bytes, span: Span) -> bool:
     return isinstance(message, Mapping) and message.get("role") in ("tool", "function")
 
 
-def _unsay(raw: bytes, text: bytes, at: int, words: str) -> list[Splice]:
+def unsay(raw: bytes, text: bytes, at: int, words: str) -> list[Splice]:
     """Take words from the beginning of a message's content, and the gap after them; nothing where they are not there.
 
     Where nothing but calls is left, the content is null, as providers have it.
@@ -198,11 +198,11 @@ def _unsay(raw: bytes, text: bytes, at: int, words: str) -> list[Splice]:
     rest = content[len(found) :].removeprefix(GAP)
     if not rest and members.keys() & CALLS:
         return [(start, end, b"null")]
-    cut = _offset(raw[start + 1 : end - 1], len(content) - len(rest))
+    cut = offset(raw[start + 1 : end - 1], len(content) - len(rest))
     return [(start + 1, start + 1 + cut, b"")]
 
 
-def _offset(escaped: bytes, characters: int) -> int:
+def offset(escaped: bytes, characters: int) -> int:
     """Bytes of a JSON string's inside that hold its first characters; a pair of surrogates is one."""
     done, high = 0, False
     for unit in _UNIT.finditer(escaped):

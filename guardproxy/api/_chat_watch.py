@@ -112,7 +112,7 @@ class _Passing:
         batch = b"".join(self._waiting)
         self._waiting.clear()
         self._size = 0
-        self._tail = batch[-SHORT:]
+        self._tail = (self._tail + batch)[-SHORT:]
         read = self._reader.read
         for event in self._decoder.feed(batch):
             read(event)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from guardproxy.api import _splice
 from guardproxy.api._chat_back import append_to, put_back, replace_in
 from guardproxy.api._json import loads
 from guardproxy.api._splice import Span, Splice
-from guardproxy.core.edit import AppendText, Edit, ForbidTools, PutBack, ReplaceText, SpliceUsage
+from guardproxy.core.edit import AppendText, Edit, ForbidTools, LimitOutput, PutBack, ReplaceText, SpliceUsage
 from guardproxy.core.model import Ask
 
 _ASK_USAGE = b'{"include_usage":true}'
+
+_OUTPUT = ("max_completion_tokens", "max_tokens")
+"""How a request bounds its output; the first is OpenAI's newer name."""
+
+_REASONING = re.compile(r"(?i)(?:.*/)?(?:o\d|gpt-[5-9])")
+"""Models of OpenAI's that take the newer name only. Elsewhere the older one is known, and some know no other."""
 
 
 def write(ask: Ask, edits: Sequence[Edit]) -> bytes:
@@ -23,6 +30,8 @@ def write(ask: Ask, edits: Sequence[Edit]) -> bytes:
     for edit in edits:
         if isinstance(edit, ForbidTools):
             splices += request.forbid()
+        elif isinstance(edit, LimitOutput):
+            splices += request.limit_output(edit.tokens, ask.model)
         elif isinstance(edit, SpliceUsage) and ask.may_splice_usage:
             splices += request.ask_usage()
     if changes := _Changes(edits):
@@ -59,6 +68,14 @@ class _Request:
         if key in self._parsed:
             return *self._span(key), b'"none"'
         return _splice.insert_member(self._raw, self._at, b'"%b":"none"' % key.encode())
+
+    def limit_output(self, tokens: int, model: str) -> list[Splice]:
+        number = b"%d" % tokens
+        given = [name for name in _OUTPUT if name in self._parsed]
+        if given:
+            return [(*self._span(name), number) for name in given]
+        name = _OUTPUT[0] if _REASONING.match(model) else _OUTPUT[1]
+        return [_splice.insert_member(self._raw, self._at, b'"%b":%b' % (name.encode(), number))]
 
     def ask_usage(self) -> list[Splice]:
         options = self._parsed.get("stream_options")

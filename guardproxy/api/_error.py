@@ -18,6 +18,6 @@ def error(err: GuardError, extra: Mapping[str, object] = NOTHING) -> bytes:
     return dumps({"error": {**fields, **extra}})
 
 
-def stream_error(_joint: Joint | None, err: GuardError) -> bytes:
-    """What tells a client in the middle of a stream that it will not be completed."""
+def failure(err: GuardError, joint: Joint | None = None) -> bytes:  # a chunk has no number
+    """The event that tells of an error inside a stream. `joint`: what was given of it."""
     return b"data: " + error(err) + b"\n\n"

@@ -28,7 +28,8 @@ class Joint:
 
     `base`: id, created, model and the like of the first response. `role`: it was sent. `text`: all that was sent, of
     every attempt. `calls`: how many were sent. `usage`: the sum, in the provider's own form. `blocks`:
-    of reasoning, that were sent with a number. `streamed`: all of it as a stream.
+    of reasoning, that were sent with a number; where all content is blocks, all of them. `streamed`: all of it as a
+    stream. `open`: the last of the blocks was begun and has no end yet.
     """
 
     base: Mapping[str, object] = field(default_factory=dict)
@@ -38,6 +39,7 @@ class Joint:
     usage: Mapping[str, object] = field(default_factory=dict)
     blocks: int = 0
     streamed: bool = False
+    open: bool = False
 
 
 GAP = "\n\n"

@@ -33,11 +33,6 @@ def reply(ask: Ask, text: str, *, reply_id: str, created: int, finish: Finish | 
     return JSON, dumps({**base, "object": "chat.completion", "choices": choices, "usage": NO_USAGE})
 
 
-def reply_id(token: str) -> str:
-    """The id of an answer of ours."""
-    return f"chatcmpl-guardproxy-{token}"
-
-
 def event(payload: object) -> bytes:
     """One server-sent event holding JSON."""
     return b"data: " + dumps(payload) + b"\n\n"

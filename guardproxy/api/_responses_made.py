@@ -26,11 +26,6 @@ BLANK = (
 """A picture of one pixel: the screen is answered with pictures only."""
 
 
-def reply_id(token: str) -> str:
-    """The id of a response of ours."""
-    return f"resp_guardproxy_{token}"
-
-
 def reply(ask: Ask, text: str, *, reply_id: str, created: int, finish: Finish | None = None) -> tuple[str, bytes]:
     """(content type, body) of a well-formed answer; `finish` makes it a call of that tool with `text` as argument."""
     item = message_of(text, f"msg_{reply_id}")
@@ -75,7 +70,7 @@ def _answer(ask: Ask, items: Sequence[Fields], given: Given, reply_id: str, crea
     return SSE, out + sequel.end(response, given.usage)
 
 
-def stream_error(joint: Joint | None, err: GuardError) -> bytes:
+def failure(err: GuardError, joint: Joint | None = None) -> bytes:
     """What tells a client in the middle of a stream that it will not be completed."""
     given = given_of(joint)
     wrong: Fields = {"code": err.code, "message": err.message}

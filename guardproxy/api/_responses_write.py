@@ -13,7 +13,7 @@ from guardproxy.api import _splice
 from guardproxy.api._json import dumps, peek
 from guardproxy.api._responses_items import CALLS, RESULTS, Fields, History, Place, kind_of, text_in
 from guardproxy.api._splice import Span, Splice
-from guardproxy.core.edit import AppendText, Edit, ForbidTools, PutBack, ReplaceText
+from guardproxy.core.edit import AppendText, Edit, ForbidTools, LimitOutput, PutBack, ReplaceText
 from guardproxy.core.model import Ask
 
 
@@ -77,6 +77,8 @@ class _Request:
         for edit in edits:
             if isinstance(edit, ForbidTools):
                 found += self._forbid()
+            elif isinstance(edit, LimitOutput):
+                found.append(self._set("max_output_tokens", b"%d" % edit.tokens))
             elif isinstance(edit, PutBack):
                 changes.puts.append(edit)
             elif isinstance(edit, AppendText | ReplaceText):
@@ -93,10 +95,13 @@ class _Request:
     def _forbid(self) -> list[Splice]:
         if not self._body.get("tools"):
             return []  # providers refuse a tool_choice without tools
-        span = self._top.get("tool_choice")
+        return [self._set("tool_choice", b'"none"')]
+
+    def _set(self, key: str, value: bytes) -> Splice:
+        span = self._top.get(key)
         if span is None:
-            return [_splice.insert_member(self._text, self._at, b'"tool_choice":"none"')]
-        return [(*span, b'"none"')]
+            return _splice.insert_member(self._text, self._at, b'"%b":%b' % (key.encode(), value))
+        return *span, value
 
     def _upstream(self) -> list[Splice]:
         upstream, span = self._body.before.upstream, self._top.get("previous_response_id")

@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from guardproxy.api import _messages
+from guardproxy.api._asked import boolean, count, model_of, objects, wrong
 from guardproxy.api._chat_halt import OFF, RULE, Options
 from guardproxy.api._chat_held import (
     calls_in_message,
@@ -26,22 +27,22 @@ from guardproxy.api._chat_made import closing, feedback, keep_alive, replay_mess
 from guardproxy.api._chat_watch import Watcher, watch
 from guardproxy.api._chat_write import write
 from guardproxy.api._declared import declare
-from guardproxy.api._error import error, stream_error
+from guardproxy.api._error import error, failure
 from guardproxy.api._gate import GAP, Gate, Joint
 from guardproxy.api._json import read_object
 from guardproxy.api._prefix import Messages, Prefixes
 from guardproxy.api._progress import progress
-from guardproxy.api._reply import reply, reply_id
+from guardproxy.api._reply import reply
 from guardproxy.api._sse import comment
 from guardproxy.api._too_long import too_long
 from guardproxy.api._tools import finish_tool, parameters, schema_defaults, tool_choice, tool_names
 from guardproxy.core.model import Ask, Declared, Message
-from guardproxy.errors import BadAsk
 
 __all__ = [
     "GAP",
     "OFF",
     "PATHS",
+    "REPLY_ID",
     "RULE",
     "SURFACE",
     "Gate",
@@ -54,6 +55,7 @@ __all__ = [
     "comment",
     "conversation",
     "error",
+    "failure",
     "feedback",
     "first_language",
     "keep_alive",
@@ -65,11 +67,9 @@ __all__ = [
     "read_message",
     "replay_message",
     "reply",
-    "reply_id",
     "results",
     "schema",
     "sound",
-    "stream_error",
     "too_long",
     "watch",
     "widen",
@@ -79,6 +79,9 @@ __all__ = [
 
 SURFACE = "chat"
 PATHS = ("/v1/chat/completions",)
+REPLY_ID = "chatcmpl-guardproxy-"
+"""Begins the id of an answer of ours."""
+
 NOTHING: Mapping[str, object] = MappingProxyType({})
 NOBODY = Declared()
 
@@ -94,8 +97,8 @@ def read(body: bytes, headers: Mapping[str, str], *, short: bool = False, prefix
     if found is not None:
         parsed["messages"] = found[0]
     return ask_of(
-        _checked_messages(parsed) if found is None else found[0],
-        model=_model(parsed),
+        objects(parsed, "messages") if found is None else found[0],
+        model=model_of(parsed),
         tools=parsed.get("tools") or parsed.get("functions") or (),
         body=body,
         parsed=parsed,
@@ -130,10 +133,10 @@ def ask_of(
     """The Ask of a conversation given as values (replay has no bytes). `tools` as in the request's body."""
     first = _messages.head(messages)
     last, start = _messages.tail(messages, short=short)
-    stream = _boolean(parsed, "stream")
+    stream = boolean(parsed, "stream")
     wants_usage, may_splice = _usage_wish(parsed) if stream else (False, False)
     if not isinstance(tools, list | tuple):
-        raise _wrong("tools", "a list")
+        raise wrong("tools", "a list")
     names = tool_names(tools)
     return Ask(
         surface=SURFACE,
@@ -149,7 +152,7 @@ def ask_of(
         tool_choice=tool_choice(parsed),
         finish_tool=finish_tool(tools, parsed),
         max_tokens=_max_tokens(parsed),
-        choices=_count(parsed, "n") or 1,
+        choices=count(parsed, "n") or 1,
         wants_usage=wants_usage,
         may_splice_usage=may_splice,
         language=_messages.language(first, last),
@@ -193,49 +196,9 @@ def _conversation(ask: Ask) -> Sequence[Mapping[str, object]]:
     return messages if isinstance(messages, list | Messages) else ()
 
 
-def _checked_messages(parsed: Mapping[str, object]) -> list[dict[str, object]]:
-    messages = parsed.get("messages")
-    if messages is None:
-        raise BadAsk("`messages` is missing.", code="missing_required_parameter", param="messages")
-    if not isinstance(messages, list):
-        raise _wrong("messages", "a list")
-    if not messages:
-        raise BadAsk("`messages` must hold at least one message.", code="invalid_value", param="messages")
-    if set(map(type, messages)) != {dict}:
-        index = next(index for index, message in enumerate(messages) if not isinstance(message, dict))
-        raise _wrong(f"messages[{index}]", "an object")
-    return messages
-
-
-def _model(parsed: Mapping[str, object]) -> str:
-    model = parsed.get("model")
-    if model is None or model == "":
-        raise BadAsk("`model` is missing.", code="missing_required_parameter", param="model")
-    if not isinstance(model, str):
-        raise _wrong("model", "a string")
-    return model
-
-
-def _boolean(parsed: Mapping[str, object], key: str) -> bool:
-    value = parsed.get(key)
-    if value is None or isinstance(value, bool):
-        return bool(value)
-    raise _wrong(key, "true or false")
-
-
 def _max_tokens(parsed: Mapping[str, object]) -> int | None:
-    newer = _count(parsed, "max_completion_tokens")
-    return newer if newer is not None else _count(parsed, "max_tokens")
-
-
-def _count(parsed: Mapping[str, object], key: str) -> int | None:
-    """A positive integer; what is absent, null or not above zero (llama.cpp: -1 = no limit) is None."""
-    value = parsed.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
-        raise _wrong(key, "an integer")
-    return int(value) if value > 0 else None
+    newer = count(parsed, "max_completion_tokens")
+    return newer if newer is not None else count(parsed, "max_tokens")
 
 
 def _usage_wish(parsed: Mapping[str, object]) -> tuple[bool, bool]:
@@ -247,7 +210,3 @@ def _usage_wish(parsed: Mapping[str, object]) -> tuple[bool, bool]:
         return False, False
     wish = options.get("include_usage")
     return wish is True, wish is None
-
-
-def _wrong(param: str, kind: str) -> BadAsk:
-    return BadAsk(f"`{param}` must be {kind}.", code="invalid_type", param=param)

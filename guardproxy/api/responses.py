@@ -20,18 +20,17 @@ from guardproxy.api._gate import GAP, Gate, Joint
 from guardproxy.api._json import read_object
 from guardproxy.api._prefix import Prefixes
 from guardproxy.api._progress import progress
-from guardproxy.api._responses_chain import Said, continues, keep, names, recalled, stored
+from guardproxy.api._responses_chain import OURS, Said, continues, keep, names, recalled, stored
 from guardproxy.api._responses_held import calls_in_message, keep_calls, raw_messages, read_message, with_arguments
 from guardproxy.api._responses_items import History
 from guardproxy.api._responses_made import (
     closing,
+    failure,
     feedback,
     replay_message,
     reply,
-    reply_id,
     results,
     sound,
-    stream_error,
     unanswered,
 )
 from guardproxy.api._responses_watch import Watcher, watch
@@ -46,6 +45,7 @@ __all__ = [
     "GAP",
     "OFF",
     "PATHS",
+    "REPLY_ID",
     "RULE",
     "SURFACE",
     "Gate",
@@ -60,6 +60,7 @@ __all__ = [
     "continues",
     "conversation",
     "error",
+    "failure",
     "feedback",
     "first_language",
     "keep",
@@ -74,12 +75,10 @@ __all__ = [
     "recall",
     "replay_message",
     "reply",
-    "reply_id",
     "results",
     "schema",
     "sound",
     "stored",
-    "stream_error",
     "too_long",
     "unanswered",
     "watch",
@@ -89,6 +88,7 @@ __all__ = [
 ]
 
 SURFACE = "responses"
+REPLY_ID = OURS
 PATHS = ("/v1/responses",)
 NOBODY = Declared()
 

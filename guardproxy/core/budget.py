@@ -12,13 +12,15 @@ from typing import NamedTuple
 
 from guardproxy.core.model import Flag, Kind, Line, Trail, value
 from guardproxy.core.view import Spent, View
+from guardproxy.core.windows import is_rate
 
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
     """One kind of budget. `setting` is its name in the configuration, `scale` turns a setting into the unit counted.
 
-    `judged`: not held in the store but read off the steps. `clock`: used = time since the scope began.
+    `judged`: not held in the store but read off the steps. `clock`: used = time since the scope began. `tenants`: of
+    tenants only, no session has a limit of it.
     """
 
     name: str
@@ -27,6 +29,7 @@ class Dimension:
     scale: int = 1
     judged: bool = False
     clock: bool = False
+    tenants: bool = False
 
     def show(self, amount: int) -> str:
         """An amount as people read it, in the unit of the setting."""
@@ -49,6 +52,8 @@ DIMENSIONS: Mapping[str, Dimension] = {
         Dimension("consecutive_failures", "consecutive_failures", "failures", judged=True),
         Dimension("same_call", "same_call", "calls", judged=True),
         Dimension("calls_per_tool", "calls_per_tool", "calls", judged=True),
+        Dimension("requests", "requests", "requests", tenants=True),
+        Dimension("concurrent_requests", "concurrent_requests", "requests", tenants=True),
     )
 }
 
@@ -118,7 +123,7 @@ def last_affordable(view: View) -> Spent | None:
             break
     for spent in view.spent:
         line = spent.line
-        if line.limit < 0:
+        if line.limit < 0 or (line.key and is_rate(line.key)):  # of a rate there is more in a moment
             continue
         again = spent.used // max(1, turns) if line.clock and turns else line.hold
         # Turns that are held are used up; other holds of calls beside this one mostly give something back.
@@ -161,7 +166,7 @@ def remaining(view: View) -> str:
     """JSON of what is left, the tightest line of each dimension: the value of `x-guardproxy-budget-remaining`."""
     left: dict[str, int] = {}
     for line, used, held in view.spent:
-        if line.limit < 0:
+        if line.limit < 0 or (line.key and is_rate(line.key)):
             continue
         rest = line.limit - used if line.clock else line.limit - used - held
         known = left.get(line.dimension)

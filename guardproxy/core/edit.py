@@ -27,6 +27,13 @@ class SpliceUsage(Edit):
 
 
 @value
+class LimitOutput(Edit):
+    """Ask for at most so many tokens of output: a budget has room for no more."""
+
+    tokens: int
+
+
+@value
 class DropCalls(Edit):
     """Take calls out of the answer; if no text is left, answer `text`."""
 

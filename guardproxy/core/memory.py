@@ -12,16 +12,23 @@ from dataclasses import dataclass, replace
 from guardproxy.core.lineage import FAILED, LATEST_MS, Lineage, Session, Thread
 from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Opening, Spent, View
+from guardproxy.core.windows import chosen
 
 REARMS = 3
 """How often new words of the user open a closed thread again."""
 
 
-ONCE = ("turns", "tool_calls")
+ONCE = ("turns", "tool_calls", "requests", "concurrent_requests")
 """What another attempt of a turn does not hold again."""
 
 At = tuple[str, str]
-"""Where a budget line counts: its scope (a request span with its number) and its dimension."""
+"""Where a budget line counts: its scope (a request span with its number), or its key's window, and its dimension."""
+
+OUTSIDE = "window "
+"""Begins where what outlives a session counts."""
+
+WINDOWS_KEPT = 10_000
+"""Counters of tenants' windows; beyond that all begin anew, so that an outage cannot fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,11 @@ class LocalMemory:
     def __init__(self, *, degraded: bool = False) -> None:
         self._lineage = Lineage()
         self._holds: dict[str, _Hold] = {}
+        self._windows = Session("", 0)  # counters that outlive a session
         self._degraded = degraded
+
+    def _counters(self, at: At, session: Session) -> Session:
+        return self._windows if at[0].startswith(OUTSIDE) else session
 
     def begin(self, opening: Opening, now_ms: int) -> View:
         """Admit a turn or say what did not fit. Same answers as the script, as far as one process can know."""
@@ -66,8 +77,8 @@ class LocalMemory:
             if not opening.identity.fresh:  # a start again meets the cut for a while after it, not for ever
                 thread.at = now_ms
             return self._view(thread, now_ms, closed=True, closed_by=thread.closed_by, answers=thread.answers)
-        lines = tuple((_at(line, kind.span), _hold(line, retry=kind.retry)) for line in opening.lines)
-        short, spent = _fit(thread.session, opening.lines, lines, now_ms, kind)
+        lines = tuple((_at(line, kind.span, now_ms), _hold(line, retry=kind.retry)) for line in opening.lines)
+        short, spent = self._fit(thread.session, opening.lines, lines, now_ms, kind)
         about = {"retry": kind.retry, "new_session": kind.first, "spent": spent, "main": kind.main}
         forgot = self._lineage.had(thread, opening) if kind.forgot else not thread.turn and grows
         about |= {"missing": forgot, "status": thread.status}
@@ -80,9 +91,11 @@ class LocalMemory:
             _append(thread, opening, kind)
         thread.at, thread.state = now_ms, "open"
         thread.status = thread.status if kind.same else "active"
-        held = thread.session.held
         for at, hold in lines:
+            held = self._counters(at, thread.session).held
             held[at] = held.get(at, 0) + hold
+        if len(self._windows.held) > WINDOWS_KEPT:
+            self._windows = Session("", 0)
         self._holds[opening.token] = _Hold(thread, thread.conversation, lines, kind.retry)
         counts = {name: thread.session.counts.get(name, 0) for name in thread.names}
         view = self._view(thread, now_ms, counts=counts, **about)
@@ -100,18 +113,20 @@ class LocalMemory:
         more = dict.fromkeys((at for at, _ in hold.lines), 0)
         places = {(at[0].partition(" ")[0], at[1]): at for at in more}
         for line in lines:
-            at = places.get((line.scope, line.dimension))
-            if at is None:
+            at = _at(line, 0, now_ms) if line.key else places.get((line.scope, line.dimension))
+            if at not in more:
                 continue
             amount = 0 if line.clock or line.dimension in ONCE else line.hold
-            standing = session.used.get(at, 0) + session.held.get(at, 0)
+            counters = self._counters(at, session)
+            standing = counters.used.get(at, 0) + counters.held.get(at, 0)
             if line.clock:
                 standing = now_ms - (session.span_started if line.scope == "span" else session.started)
             if 0 <= line.limit < standing + amount:
                 return False
             more[at] = amount
         for at, amount in more.items():
-            session.held[at] = session.held.get(at, 0) + amount
+            counters = self._counters(at, session)
+            counters.held[at] = counters.held.get(at, 0) + amount
         held = tuple([(at, amount + more[at]) for at, amount in hold.lines])
         self._holds[token] = replace(hold, lines=held)
         return True
@@ -124,8 +139,9 @@ class LocalMemory:
         thread, session = hold.thread, hold.thread.session
         for at, held in hold.lines:
             amount = 0 if hold.retry and at[1] == "turns" else closing.spent.get(at[1], 0)
-            session.held[at] = session.held.get(at, 0) - held
-            session.used[at] = session.used.get(at, 0) + amount
+            counters = self._counters(at, session)
+            counters.held[at] = max(0, counters.held.get(at, 0) - held)
+            counters.used[at] = counters.used.get(at, 0) + amount
         thread.at = now_ms
         if hold.conversation == thread.conversation:  # an attempt at an earlier one leaves the present one alone
             _conclude(thread, closing, now_ms)
@@ -138,6 +154,21 @@ class LocalMemory:
             thread.ledger.setdefault(anchor, text)
         if closing.close:
             thread.closed_by, thread.answers = closing.close, 0
+
+    def _fit(
+        self, session: Session, lines: tuple[Line, ...], holds: tuple[tuple[At, int], ...], now_ms: int, kind: _Kind
+    ) -> tuple[tuple[Line, ...], tuple[Spent, ...]]:
+        """The lines without room, and where all stand: this turn's hold included if there is room on each."""
+        standing = []
+        for line, (at, hold) in zip(lines, holds, strict=True):
+            counters = self._counters(at, session)
+            used, held = counters.used.get(at, 0), counters.held.get(at, 0)
+            if line.clock:
+                begun = kind.span_started if line.scope == "span" else session.started
+                used, held = (0 if kind.first else now_ms - begun), 0
+            standing.append((line, used, held, hold))
+        short = tuple(line for line, used, held, hold in standing if 0 <= line.limit < used + held + hold)
+        return short, tuple(Spent(line, used, held + (0 if short else hold)) for line, used, held, hold in standing)
 
     def _view(self, thread: Thread, now_ms: int, **more: object) -> View:
         session = thread.session
@@ -209,27 +240,14 @@ def _forget(session: Session) -> None:
             del counters[at]
 
 
-def _at(line: Line, span: int) -> At:
+def _at(line: Line, span: int, now_ms: int) -> At:
+    if line.key:
+        return OUTSIDE + chosen(line.key, now_ms)[0], line.dimension
     return f"span {span}" if line.scope == "span" else line.scope, line.dimension
 
 
 def _hold(line: Line, *, retry: bool) -> int:
     return 0 if line.clock or (retry and line.dimension == "turns") else line.hold
-
-
-def _fit(
-    session: Session, lines: tuple[Line, ...], holds: tuple[tuple[At, int], ...], now_ms: int, kind: _Kind
-) -> tuple[tuple[Line, ...], tuple[Spent, ...]]:
-    """The lines without room, and where all stand: this turn's hold included if there is room on each."""
-    standing = []
-    for line, (at, hold) in zip(lines, holds, strict=True):
-        used, held = session.used.get(at, 0), session.held.get(at, 0)
-        if line.clock:
-            begun = kind.span_started if line.scope == "span" else session.started
-            used, held = (0 if kind.first else now_ms - begun), 0
-        standing.append((line, used, held, hold))
-    short = tuple(line for line, used, held, hold in standing if 0 <= line.limit < used + held + hold)
-    return short, tuple(Spent(line, used, held + (0 if short else hold)) for line, used, held, hold in standing)
 
 
 def _append(thread: Thread, opening: Opening, kind: _Kind) -> None:

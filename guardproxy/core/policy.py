@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from guardproxy.core import budget, episode as episodes_of, proposals, scoped_exemption, session, sparing
 from guardproxy.core.budget import Limit
+from guardproxy.core.denial import denied
 from guardproxy.core.detectors import NEEDS, RULES, SPECIFICITY, default_settings
 from guardproxy.core.detectors._signs import signs
 from guardproxy.core.model import NO_FP, Decision, Episode, Finding, Rung, Trail, Triple
 from guardproxy.core.scoped_exemption import ScopedExemption
+from guardproxy.core.tenant_budget import Due, overspent
 from guardproxy.core.terms import Approvals, Checkpoints, Final
 from guardproxy.core.tool_rules import ToolRules
 from guardproxy.core.view import View
@@ -43,6 +45,8 @@ class Policy:
     `finals`: how often a closed thread gets the final text before HTTP 400. `equal_limit`: equal requests in a row
     after which an agent that forgets to append is ended. `proposals`, `hygiene`, `completion`: settings by check or
     kind; one that is absent is off. `on_cut`, `on_budget`: `pause` hands a run to a person in place of its end.
+    `deny_status`: of `budget_exceeded`. `shrink_to_fit`: a request without room asks for less output. `unmetered`: what
+    becomes of routes whose cost is not counted, where there are budgets of tenants (refuse, pass).
     """
 
     mode: str = "enforce"
@@ -63,6 +67,9 @@ class Policy:
     checkpoints: Checkpoints = Checkpoints()
     on_cut: str = "cut"
     on_budget: str = "deny"
+    deny_status: int = 400
+    shrink_to_fit: bool = False
+    unmetered: str = "refuse"
 
     def mode_of(self, rule: str) -> str:
         """The mode in which `rule` works."""
@@ -79,11 +86,18 @@ class Policy:
         )
 
 
-def decide(view: View, policy: Policy, *, lost: bool = False, exempt: Sequence[ScopedExemption] = ()) -> Decision:
+def decide(
+    view: View,
+    policy: Policy,
+    *,
+    lost: bool = False,
+    exempt: Sequence[ScopedExemption] = (),
+    due: Sequence[Due] = (),
+) -> Decision:
     """The decision on a turn, from what the store answered.
 
     `lost`: advice was given, but its place is no longer in the conversation (compaction): live advice is given again.
-    `exempt`: the exemptions that stand for this run.
+    `exempt`: the exemptions that stand for this run. `due`: the tenant's budgets that it counts against.
     """
     if view.panic:
         return Decision("pass", reason="every intervention is switched off (panic)")
@@ -92,7 +106,7 @@ def decide(view: View, policy: Policy, *, lost: bool = False, exempt: Sequence[S
     if view.closed:
         return _closed(view, policy)
     if not view.admitted:
-        return handed_over(_denied(view), policy)
+        return handed_over(denied(view), policy)
     if not view.counted:
         return Decision("pass", reason="no turn: a request without tools on a session that has them")
     trail = session.trail(view)
@@ -100,7 +114,7 @@ def decide(view: View, policy: Policy, *, lost: bool = False, exempt: Sequence[S
     found, errors = _find(trail, past, policy)
     spared, further = sparing.held_back(view, trail, found, policy.detectors)
     errors += further
-    judged = [_budget(trail, view, policy), _overspent(view, policy), _forgetful(view, policy)]
+    judged = [_budget(trail, view, policy), _overspent(view, policy, due), _forgetful(view, policy)]
     held = None
     if exempt:
         found, held = scoped_exemption.part(found, trail, exempt, SPECIFICITY, past)
@@ -121,6 +135,8 @@ def handed_over(decision: Decision, policy: Policy) -> Decision:
     """The decision, as a pause where the policy hands such an end to a person."""
     if decision.rung is not Rung.CUT or decision.mode != "enforce" or decision.action not in ("cut", "deny"):
         return decision
+    if decision.refused is not None and decision.refused.key:
+        return decision  # a tenant's budget comes again with its window, and no person's word on one run changes it
     wanted = policy.on_budget if decision.rule.startswith("budget.") else policy.on_cut
     return replace(decision, action="pause") if wanted == "pause" else decision
 
@@ -136,19 +152,6 @@ def _closed(view: View, policy: Policy) -> Decision:
     reason = f"this run was ended before, by {view.closed_by}; it was asked again {often} since"
     over = view.answers >= policy.finals
     return Decision("cut", Rung.CUT, view.closed_by, view.answers, reason, over=over)
-
-
-def _denied(view: View) -> Decision:
-    line = view.short[0]
-    row = budget.DIMENSIONS[line.dimension]
-    spent = next((s for s in view.spent if s.line == line), None)
-    used, held = (spent.used, spent.held) if spent else (line.limit, 0)
-    reason = f"limit {row.setting} ({line.scope}) of {row.show(line.limit)}: {row.show(used)} used"
-    if held:
-        reason += f", {row.show(held)} held for calls that are running"
-    if line.hold > 1:
-        reason += f", and this request may need {row.show(line.hold)} (a smaller max_tokens needs less)"
-    return Decision("deny", Rung.CUT, f"budget.{row.setting}", line.limit, reason, refused=line)
 
 
 def _budget(trail: Trail, view: View, policy: Policy) -> Decision | None:
@@ -169,18 +172,24 @@ def _budget(trail: Trail, view: View, policy: Policy) -> Decision | None:
     return Decision("finalize", Rung.FINALIZE, f"budget.{row.setting}", spent.used, reason)
 
 
-def _overspent(view: View, policy: Policy) -> Decision | None:
+def _overspent(view: View, policy: Policy, due: Sequence[Due]) -> Decision | None:
     """What a limit in observe mode would have refused: the store only counts for it."""
+    if due and (passed := overspent(due, view)):
+        return _would_deny(passed.scope, passed.dimension, passed.limit)
     stored_as = policy.stored
     if stored_as is policy.limits:
         return None
     used = {(spent.line.scope, spent.line.dimension): spent.used + spent.held for spent in view.spent}
     for limit, stored in zip(policy.limits, stored_as, strict=True):
         if stored != limit and used.get((limit.scope, limit.dimension), 0) > limit.limit:
-            row = budget.DIMENSIONS[limit.dimension]
-            reason = f"limit {row.setting} ({limit.scope}) of {row.show(limit.limit)} is passed"
-            return Decision("deny", Rung.CUT, f"budget.{row.setting}", limit.limit, reason)
+            return _would_deny(limit.scope, limit.dimension, limit.limit)
     return None
+
+
+def _would_deny(scope: str, dimension: str, limit: int) -> Decision:
+    row = budget.DIMENSIONS[dimension]
+    reason = f"limit {row.setting} ({scope}) of {row.show(limit)} is passed"
+    return Decision("deny", Rung.CUT, f"budget.{row.setting}", limit, reason)
 
 
 def _forgetful(view: View, policy: Policy) -> Decision | None:

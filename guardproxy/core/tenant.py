@@ -12,6 +12,7 @@ from fnmatch import translate
 from functools import lru_cache
 
 from guardproxy.core.model import value
+from guardproxy.core.windows import Budget
 from guardproxy.errors import BadAsk
 
 DEFAULT_ORG = "default"
@@ -22,22 +23,6 @@ LISTING = ("/v1/models", "/v1/models/*")
 
 SEPARATOR = ":"
 """Stands between the id of a key, which has none, and what a client calls its session."""
-
-
-@value
-class Budget:
-    """What a scope (org, team, key, user, model) may spend of a dimension in a window (minute … month, total).
-
-    `limit` is in the unit counted; `soft` are percentages of it at which people are warned; `match` is a glob of names.
-    """
-
-    scope: str
-    dimension: str
-    window: str
-    limit: int
-    timezone: str = "UTC"
-    soft: tuple[int, ...] = ()
-    match: str = "*"
 
 
 @value
@@ -109,9 +94,14 @@ SECRET = re.compile(r"gp-[0-9A-Za-z]{42}")
 """What a virtual key looks like (`http.virtual_key` makes them)."""
 
 
+_SECRETS = re.compile(r"(gp-)[0-9A-Za-z]{42}|(gpa-)[0-9A-Za-z_-]{43}")
+
+
 def masked(text: str) -> str:
-    """A text without any virtual key in it: what clients call their runs and users is stored and logged."""
-    return SECRET.sub("gp-", text) if "gp-" in text else text
+    """A text without any virtual key or operator's token in it: what clients call their runs and users, and what people
+    say of a change, is stored and logged.
+    """
+    return _SECRETS.sub(r"\1\2", text) if "gp-" in text or "gpa-" in text else text
 
 
 def owned(owner: str, session: str) -> str:

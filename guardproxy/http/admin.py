@@ -19,6 +19,7 @@ from aiohttp import web
 from guardproxy.errors import GuardError, StoreError
 from guardproxy.http.auditing import Notes, changed
 from guardproxy.http.gate import Gate
+from guardproxy.http.whereabouts import HEADER
 from guardproxy.telemetry import Snapshot
 from guardproxy.telemetry.exposition import CONTENT_TYPE, render
 
@@ -46,7 +47,8 @@ class Sight:
 class Admin:
     """The routes. Every answer is short; errors have the shape of the API's. `api`: what is at /admin/v1.
 
-    `gate`: who may use the panic switch; without one everybody. `notes`: where it is written that they did.
+    `gate`: who may use the panic switch; without one everybody. `notes`: where it is written that they did. `mark`: by
+    which commands know that it is this one.
     """
 
     def __init__(
@@ -55,8 +57,10 @@ class Admin:
         api: web.Application | None = None,
         gate: Gate | None = None,
         notes: Notes | None = None,
+        mark: str = "",
     ) -> None:
         self._sight = sight
+        self._mark = mark
         self._api = api
         self._gate = gate or Gate(None)
         self._notes = notes
@@ -75,7 +79,7 @@ class Admin:
         return app
 
     async def _healthz(self, request: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+        return web.Response(text="ok\n", headers={HEADER: self._mark} if self._mark else None)
 
     async def _readyz(self, request: web.Request) -> web.Response:
         """503 while no request could be served as configured; the body says which part is missing.

@@ -10,9 +10,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import unquote
 
 import orjson
 from aiohttp import web
@@ -44,8 +46,19 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _ETAG = re.compile(r'"([\x21\x23-\x7e]{1,200})"')
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What came with a request, not yet read into the route's models."""
+
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: Mapping[str, Any]
+    expect: str
+
+
 class AdminV1:
-    """The routes under /admin/v1. `key`: of the ledger, 32 bytes; `org`: where a request names none.
+    """The routes under /admin/v1. `key`: of the ledger, `hash_key`: of secrets, 32 bytes each; `org`: where a request
+    names none.
 
     Without a gate there are no tokens: whoever sits at the same machine may do everything.
     """
@@ -60,8 +73,10 @@ class AdminV1:
         keyring: Keyring | None = None,
         switch: Switch | None = None,
         notes: Notes | None = None,
+        hash_key: bytes = b"",
     ) -> None:
         self._store = store
+        self._hash_key = hash_key
         self._sealer = Sealer(key)
         self._org = org
         self._gate = gate or Gate(keyring)
@@ -88,28 +103,45 @@ class AdminV1:
 
     async def _serve(self, route: Route, request: web.Request) -> web.Response:
         actor = await self._gate.admit(request, route.role)
-        call = await self._call(route, request, actor)
-        told = await route.work(call)
-        if told.entry is not None:
-            await self._notes.note(told.entry)
-        return _answer(told)
-
-    async def _call(self, route: Route, request: web.Request, actor: Actor) -> Call:
         query = _query(request)
         org = self._org_of(route, query, actor)
-        return Call(
-            actor=actor,
+        asked = Asked(dict(request.match_info), query, await _body(route, request), _expected(route, request))
+        return _answer(await self._carry_out(route, actor, org, asked))
+
+    async def ask(
+        self, method: str, path: str, actor: Actor, query: Mapping[str, str], body: Mapping[str, Any]
+    ) -> bytes:
+        """What a request would be answered, as JSON: for whoever holds the store and needs no listener."""
+        for route in self.routes:
+            found = re.fullmatch(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", route.path), path)
+            if route.method == method and found is not None:
+                given = dict(query)
+                org = self._org_of(route, given, actor)
+                named = {name: unquote(text) for name, text in found.groupdict().items()}
+                told = await self._carry_out(route, actor, org, Asked(named, given, body, ""))
+                return _json(told)
+        raise GuardError(f"there is no {method} {path}", status=404, code="not_found")
+
+    async def _carry_out(self, route: Route, actor: Actor, org: str, asked: Asked) -> Told:
+        body = reading.read(route.body, asked.body) if route.body is not None else None
+        call = Call(
+            actor=_named(actor, body),
             org=org,
-            path=dict(request.match_info),
-            body=await _body(route, request),
-            query=reading.read(route.query or Model, query),
-            expect=_expected(route, request),
+            path=asked.path,
+            body=body,
+            query=reading.read(route.query or Model, asked.query),
+            expect=asked.expect,
             store=self._store,
             desk=Desk(self._store, self._sealer, org),
             runs=Runs(self._store, self._sealer, org),
             keyring=self._keyring,
             switch=self._switch,
+            hash_key=self._hash_key,
         )
+        told = await route.work(call)
+        if told.entry is not None:
+            await self._notes.note(told.entry)
+        return told
 
     def _org_of(self, route: Route, query: dict[str, str], actor: Actor) -> str:
         """The organisation that a request is about. A token for one is never answered about another."""
@@ -130,10 +162,19 @@ class AdminV1:
         return Told(raw=self._told)
 
 
-async def _body(route: Route, request: web.Request) -> Any:
-    """What was sent; nothing is an empty object. Unknown names are refused: a slip must not be left out."""
-    if route.body is None:
-        return None
+def _named(actor: Actor, body: Any) -> Actor:
+    """Who has no log-in is who they say they are, in the audit too."""
+    said = people.line("by", str(getattr(body, "by", None) or ""))
+    return replace(actor, name=said) if said and actor.kind == "local" else actor
+
+
+async def _body(route: Route, request: web.Request) -> Mapping[str, Any]:
+    """What was sent; nothing is an empty object. Unknown names are refused: a slip must not be left out.
+
+    A DELETE needs no content type: no page in a browser can send one elsewhere without being asked first.
+    """
+    if route.body is None or (route.method == "DELETE" and not request.can_read_body):
+        return {}
     if request.content_type != "application/json":
         raise BadAsk("send Content-Type: application/json", status=415, code="unsupported_media_type")
     raw = await request.clone(client_max_size=BODY).read()
@@ -143,7 +184,7 @@ async def _body(route: Route, request: web.Request) -> Any:
         raise BadAsk(f"the body is no JSON: {error}") from error
     if not isinstance(body, dict):
         raise BadAsk("the body must be a JSON object")
-    return reading.read(route.body, body)
+    return body
 
 
 def _query(request: web.Request) -> dict[str, str]:
@@ -170,10 +211,13 @@ def _expected(route: Route, request: web.Request) -> str:
     return found[1]
 
 
+def _json(told: Told) -> bytes:
+    return told.raw if told.body is None else told.body.model_dump_json().encode()
+
+
 def _answer(told: Told) -> web.Response:
-    body = told.raw if told.body is None else told.body.model_dump_json().encode()
     headers = {"ETag": f'"{told.etag}"'} if told.etag else {}
-    return web.Response(body=body + b"\n", status=told.status, content_type="application/json", headers=headers)
+    return web.Response(body=_json(told) + b"\n", status=told.status, content_type="application/json", headers=headers)
 
 
 @web.middleware

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
@@ -27,6 +28,7 @@ from guardproxy.http.books import Books, TurnStore
 from guardproxy.http.heading import plain_error as _error
 from guardproxy.http.ledger import Ledger
 from guardproxy.http.prices import Prices
+from guardproxy.http.room import Budgets
 from guardproxy.http.route import Target
 from guardproxy.http.sealed import Sealer
 from guardproxy.http.server import Server
@@ -40,12 +42,12 @@ from guardproxy.http.webhook import Event, Webhook
 if TYPE_CHECKING:
     from guardproxy.telemetry import Telemetry
 
+CHAT = api.SURFACES["chat"]
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 SMOOTH = 0.2
 """Weight of the newest turn in a model's correction of token estimates."""
-
 
 PAY_S, SETTLING_S = 2.0, 0.002
 """Seconds between two looks: can a store that was away be told what it missed; have the last closings arrived."""
@@ -86,6 +88,7 @@ class Proxy:
         verifier_mode: str = "enforce",
         webhook: Webhook | None = None,
         tenancy: Tenancy | None = None,
+        budgets: Budgets | None = None,
         lease_ms: int = 120_000,
         fail_closed: bool = False,
         clock_offset: Callable[[Mapping[str, str]], int] | None = None,
@@ -102,17 +105,17 @@ class Proxy:
         self.options = options if options.used else OFF
         self.provider = provider
         self.lease_ms = lease_ms
-        self.clock_offset = clock_offset or _no_offset
+        self.clock_offset = clock_offset or (lambda _headers: 0)
         self.books = Books(store, closed=fail_closed, now_ms=lambda: time.time_ns() // 1_000_000)
         self.sealer = Sealer(ledger_key)
         self.verifier = verifier
         self.webhook = webhook
         self.tenancy = tenancy
+        self.budgets = budgets or Budgets()
         self.wants = preparing.wants(policy, verifies=verifier_mode if verifier is not None else "")
         self.verifier_mode = verifier_mode
         self.turns: set[Turn] = set()
-        self.in_flight = 0
-        self.arriving = 0  # requests whose body is still coming
+        self.in_flight = self.arriving = 0  # requests that are here, and whose body is still coming
         self.draining = False
         self._delivered = Memo[str, bool](DELIVERED)
         self._raised: set[str] = set()
@@ -155,26 +158,26 @@ class Proxy:
         try:
             target = routing.resolve(request.raw_path)
         except BadAsk as error:
-            return _error(api.SURFACES["chat"], error)
-        route = target.route
+            return _error(CHAT, error)
+        route, spoken = target.route, target.surface or CHAT
         if route in ("/healthz", "/readyz") or (request.method == "HEAD" and route in ("/", "", "/v1", "/v1/")):
             return await self._health(route)
         if self._full():
-            return self._shed()
-        if self.tenancy is not None and (refused := await self.tenancy.meet(request)) is not None:
+            return self._shed(spoken)
+        if self.tenancy is not None and (refused := await self.tenancy.meet(request, spoken)) is not None:
             return refused
         read = target.surface is not None and request.method == "POST"
         if read and not request.content.is_eof() and await self._arrival(request) and self._full():
-            return self._shed()
+            return self._shed(spoken)
         self.in_flight += 1
         try:
             return await self._route(request, target)
         except GuardError as error:
-            return _error(api.SURFACES["chat"], error)
+            return _error(spoken, error)
         except Exception:  # noqa: BLE001  # a fault of ours: logged once with its place, never shown to a client
             self.fault(f"a request to {route[:80]}")
             fault = GuardError("guardproxy failed on this request; its log says where", code="internal_error")
-            return _error(api.SURFACES["chat"], fault)
+            return _error(spoken, fault)
         finally:
             self.in_flight -= 1
 
@@ -212,11 +215,10 @@ class Proxy:
             return web.Response(status=503, text="draining\n")
         return web.Response(text="ok\n")
 
-    def _shed(self) -> web.Response:
+    def _shed(self, surface: ModuleType) -> web.Response:
         self.telemetry.count("shed", {"reason": "draining" if self.draining else "in_flight"}, 1)
         message = "guardproxy is at its bound of requests under way (overload.max_in_flight); try again in a moment"
-        error = Overloaded(message)
-        return _error(api.SURFACES["chat"], error, [("Retry-After", "1")])
+        return _error(surface, Overloaded(message), [("Retry-After", "1")])
 
     def fault(self, what: str) -> None:
         """A fault of ours: logged with its place, counted. Called where it was caught."""
@@ -294,7 +296,3 @@ class Proxy:
             if gone_s >= third_s:
                 gone_s = 0.0
                 await self.books.renew(self.lease_ms)
-
-
-def _no_offset(_headers: Mapping[str, str]) -> int:
-    return 0

@@ -14,6 +14,7 @@ from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.http.app import Bounds, Proxy
 from guardproxy.http.books import TurnStore
 from guardproxy.http.prices import Prices
+from guardproxy.http.room import Budgets
 from guardproxy.http.signed import Receiver
 from guardproxy.http.tenancy import Tenancy
 from guardproxy.http.upstream import Upstream
@@ -55,6 +56,7 @@ def assemble(
         upstreams=upstreams,
         store=store,
         telemetry=telemetry,
+        budgets=Budgets(config.budget_values()),
         printer=Fingerprinter(keys.fingerprint, config.rules_value()),
         prices=_prices(config, telemetry),
         ledger_key=keys.ledger,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from guardproxy.store.approvals import Approvals
     from guardproxy.store.chains import Chains
     from guardproxy.store.checkpoints import Checkpoints
+    from guardproxy.store.meter import Meter
     from guardproxy.store.registry import Registry
     from guardproxy.store.runs import Runs
     from guardproxy.store.stays import Stays
@@ -43,6 +44,9 @@ class TurnStore(Protocol):
     async def settle(self, closing: Closing) -> None: ...
     async def renew(self, org: str, token: str, lease_ms: int) -> None: ...
     async def extend(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> bool: ...
+    async def claim(self, org: str, name: str, ttl_ms: int) -> bool: ...
+    @property
+    def meter(self) -> Meter: ...
     @property
     def approvals(self) -> Approvals: ...
     @property
@@ -67,7 +71,7 @@ class Books:
         self._local = LocalMemory(degraded=True)
         self._openings: dict[str, Opening] = {}
         self._owed: deque[tuple[Opening | None, Closing]] = deque(maxlen=OWED)
-        self.live: dict[str, Opening] = {}
+        self.live: dict[str, str] = {}  # tokens of calls that are running, and their orgs
         self.settling = 0  # closings on their way
 
     async def begin(self, opening: Opening, whole: Callable[[], Opening]) -> View:
@@ -83,7 +87,7 @@ class Books:
             opening = self._openings[opening.token] = whole()
             return self._local.begin(opening, self._now_ms() + opening.offset_ms)
         if view.admitted and not view.closed:
-            self.live[opening.token] = opening
+            self.live[opening.token] = opening.org
         return view
 
     async def settle(self, closing: Closing) -> None:
@@ -121,6 +125,22 @@ class Books:
             return await self._store.extend(opening.org, opening.token, lines, opening.offset_ms)
         except StoreError:
             return not self._closed
+
+    async def meter(self, org: str, token: str, lines: Sequence[Line], lease_ms: int, offset_ms: int) -> View | None:
+        """Hold what a request that is not read needs. None: the store is away, and the policy lets it through."""
+        try:
+            view = await self._store.meter.hold(org, token, lines, lease_ms, offset_ms)
+        except StoreError:
+            if self._closed:
+                raise
+            return None
+        if view.admitted:
+            self.live[token] = org
+        return view
+
+    async def claim(self, org: str, name: str, ttl_ms: int) -> bool:
+        """Whether this is the first of all workers to ask: for what happens once. `StoreError` without it."""
+        return await self._store.claim(org, name, ttl_ms)
 
     @property
     def stays(self) -> Stays:
@@ -165,9 +185,9 @@ class Books:
 
     async def renew(self, lease_ms: int) -> None:
         """Lengthen the holds of the calls that are running. A failure is left to the next round."""
-        for token, opening in list(self.live.items()):
+        for token, org in list(self.live.items()):
             try:
-                await self._store.renew(opening.org, token, lease_ms)
+                await self._store.renew(org, token, lease_ms)
             except StoreError:
                 return
 

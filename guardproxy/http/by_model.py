@@ -23,6 +23,7 @@ from guardproxy.telemetry.report import FAILOVER, FIRST
 
 if TYPE_CHECKING:
     from guardproxy.http.app import Proxy
+    from guardproxy.http.metering import Place
 
 
 PIECE = 256 << 10
@@ -44,12 +45,13 @@ class Ask(NamedTuple):
     allowed: Sequence[str] = ()
 
 
-async def forward(proxy: Proxy, upstreams: Upstreams, ask: Ask) -> web.StreamResponse:
+async def forward(proxy: Proxy, upstreams: Upstreams, ask: Ask, place: Place) -> web.StreamResponse:
     """The answer of the first upstream for the body's model that does not fail, else of the last one asked."""
     request = ask.request
     try:
         return await _relay(proxy, upstreams, ask, await _taken(proxy, request))
     except GuardError as error:
+        place.sent = isinstance(error, UpstreamError) and not error.unsent
         response = error_of(error)
         if not request.content.is_eof():
             response.force_close()  # what comes of the body later must not be read as a request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import urllib.error
 import urllib.request
 from typing import Any
@@ -9,7 +10,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from guardproxy.errors import ConfigError, GuardError
+from guardproxy.errors import BadAsk, ConfigError, GuardError
 
 VARIABLE = "GUARDPROXY_ADMIN_TOKEN"
 """The environment variable with an admin token; on a command line it would stand in the list of processes."""
@@ -31,14 +32,49 @@ def ask(admin: str, method: str, path: str, body: Any = None, token: str = "") -
         f"{admin.rstrip('/')}{path}", data=data, headers=headers, method=method
     )
     try:
-        with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310  # the address is the operator's own
+        with opened(request, SECONDS) as answer:
             return orjson.loads(answer.read())
     except urllib.error.HTTPError as error:
         said = error.read(2000).decode(errors="replace").strip()
-        hint = f" (set {VARIABLE})" if error.code == 401 and not token else ""
-        raise GuardError(f"{admin} answered {error.code}: {_detail(said)}{hint}") from error
+        raise _refusal(admin, error.code, said, sent=bool(token)) from error
     except (OSError, ValueError) as error:
         raise GuardError(f"no proxy answers at {admin} ({error})") from error
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: whoever it leads to would get the token."""
+
+    def redirect_request(self, *_: object) -> None:
+        """None."""
+
+
+def opened(request: urllib.request.Request | str, seconds: float) -> Any:
+    """The answer to a request. A machine that asks itself does so without a proxy in between, whatever is set."""
+    address = request if isinstance(request, str) else request.full_url
+    host = urlsplit(address).hostname or ""
+    own = [urllib.request.ProxyHandler({})] if host == "localhost" or _loopback(host) else []
+    return urllib.request.build_opener(_Stay, *own).open(request, timeout=seconds)
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _refusal(admin: str, status: int, said: str, *, sent: bool) -> GuardError:
+    """The error as its own: what is wrong in a request is named (`BadAsk`), as if it had been found here."""
+    hint = f" (set {VARIABLE})" if status == 401 and not sent else ""
+    message = f"{admin} answered {status}: {_detail(said)}{hint}"
+    try:
+        problem = orjson.loads(said)
+        code, param = str(problem["code"]), problem.get("param")
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        return GuardError(message)
+    if status == 400 and isinstance(param, str):
+        return BadAsk(_detail(said), code=code, param=param)
+    return GuardError(message, status=status, code=code)
 
 
 def _detail(said: str) -> str:

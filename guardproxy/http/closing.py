@@ -10,6 +10,7 @@ from guardproxy.core.fact import pack
 from guardproxy.core.model import Message, Rung
 from guardproxy.core.tool_rules import first
 from guardproxy.core.view import Closing, View
+from guardproxy.http import room
 from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
             "output_tokens": usage.output,
             "total_tokens": usage.input + usage.output,
             "cost_microusd": report.cost_microusd or 0,
+            **(room.spent(turn) if turn.dues else {}),
         },
         delivered=delivered,
         links=links,

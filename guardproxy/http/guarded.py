@@ -17,7 +17,7 @@ from guardproxy.api.chat import GAP, Gate
 from guardproxy.core.edit import DropCalls, PutBack
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import UpstreamError
-from guardproxy.http import approving, attempt, checking, deciding, heading, relay
+from guardproxy.http import approving, attempt, checking, deciding, relay, room
 from guardproxy.http.look import Look, left, take_over
 from guardproxy.http.outlet import Outlet
 
@@ -163,7 +163,7 @@ class Guarded:
     async def extend(self) -> bool:
         """Hold what one more attempt may cost, under the same token."""
         turn = self.turn
-        return await turn.proxy.books.extend(turn.opening, turn.need_more(sum(map(len, self.rounds))))
+        return await turn.proxy.books.extend(turn.opening, room.more(turn, sum(map(len, self.rounds))))
 
     # --------------------------------------------------------------------------------------- what the client is told
 
@@ -219,7 +219,7 @@ class Guarded:
         created = turn.started_ns // 10**9
         body = turn.surface.closing(turn.ask, joint, text, reply_id=turn.reply_id, created=created)
         if turn.response is None:
-            self.outlet.headers = [("Content-Type", heading.content_type(turn)), *turn.guard_headers()]
+            self.outlet.headers = [("Content-Type", turn.content_type), *turn.guard_headers()]
         return await self.outlet.finish(body)
 
 

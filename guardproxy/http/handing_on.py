@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import aiohttp
 from aiohttp import ClientError, web
 
@@ -34,9 +36,9 @@ async def hand_on(request: web.BaseRequest, answer: aiohttp.ClientResponse, name
     return response
 
 
-def error_of(error: GuardError) -> web.Response:
-    """An error of ours, or of the way to the provider."""
+def error_of(error: GuardError, extra: Mapping[str, object] | None = None) -> web.Response:
+    """An error of ours, or of the way to the provider. `extra` stands in `error` beside the sentence."""
     kind = [("Content-Type", "application/json")]
     if not isinstance(error, UpstreamError):
         kind.append(("x-should-retry", "false"))
-    return web.Response(status=error.status, body=api.SURFACES["passthrough"].error(error, {}), headers=kind)
+    return web.Response(status=error.status, body=api.SURFACES["passthrough"].error(error, extra or {}), headers=kind)

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from guardproxy.core import budget
+from guardproxy.core import budget, denial
 from guardproxy.core.edit import (
     AppendText,
     DropCalls,
     Edit,
     ForbidTools,
+    LimitOutput,
     PutBack,
     ReplaceText,
     Reply,
     SpliceUsage,
 )
 from guardproxy.errors import GuardError
+from guardproxy.http import soft_limits
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
@@ -33,6 +35,7 @@ NAMES = {
     PutBack: "rounds",
     ForbidTools: "tools",
     DropCalls: "calls",
+    LimitOutput: "max_tokens",
     SpliceUsage: "usage",
     Reply: "reply",
 }
@@ -53,6 +56,8 @@ def headers(turn: Turn) -> list[tuple[str, str]]:
         found.append(("x-guardproxy-trace-id", trace))
         found.append(("x-guardproxy-turn", str(view.turn)))
         found.append(("x-guardproxy-budget-remaining", budget.remaining(view)))
+        if turn.crossed:
+            found.append(("x-guardproxy-budget-soft", soft_limits.header(turn.crossed)))
         if view.missing:
             found.append(("x-guardproxy-notice", NOT_APPENDED))
     if turn.outcome.upstream is not None and turn.outcome.upstream_status:
@@ -62,11 +67,6 @@ def headers(turn: Turn) -> list[tuple[str, str]]:
     if turn.edits and (named := names(turn.edits)):
         found.append(("x-guardproxy-edit", ",".join(named)))
     return found
-
-
-def content_type(turn: Turn) -> str:
-    """The media type of an answer of ours."""
-    return "text/event-stream" if turn.ask.stream else "application/json"
 
 
 def names(edits: Sequence[Edit]) -> tuple[str, ...]:
@@ -91,7 +91,11 @@ def error(turn: Turn, wrong: GuardError) -> web.Response:
     for name in ("session_id", "trace_id"):
         value = known.get(f"x-guardproxy-{name.replace('_', '-')}")
         extra |= {name: value} if value else {}
-    if wrong.status == 503:
+    if turn.decision.refused is not None and turn.view is not None:
+        extra["budget"] = denial.facts(turn.decision.refused, turn.view)
+    if turn.decision.rule.startswith(denial.RATE):
+        said.append(("Retry-After", str(denial.retry_after(turn.seen))))
+    elif wrong.status == 503:
         said.append(("Retry-After", "1"))
     elif wrong.status < 500:
         said.append(("x-should-retry", "false"))

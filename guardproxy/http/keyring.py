@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from guardproxy.core.tenant import DEFAULT_ORG
 from guardproxy.errors import BadAsk, GuardError
@@ -31,12 +32,23 @@ OVERLAPPING = 8
 OVERLAP_MS = 86_400_000
 """For how long the old secret holds beside the new one, unless said otherwise: a day to bring it everywhere."""
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+LONGEST_MS = 100 * 366 * 86_400_000
+"""A hundred years: what ends later need not end, and has no date that can be written everywhere."""
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+"""Of an org or a team, whole."""
+
 _ID = re.compile(r"k[0-9a-f]{12}")
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
 _SPAN = re.compile(r"(\d{1,6})([smhdw])")
 _UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _LISTS = ("models", "routes", "upstreams")
+
+TRIES = 20
+"""Of a change that others came before: each time one of them was made, so twenty at once all are."""
+
+T = TypeVar("T")
+_Object = TypeVar("_Object", bound=Org | Team | Key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +60,11 @@ class Made:
 
 
 class Keyring:
-    """The registry, as a person changes it. `key`: `secrets.Keys.key_hash`. `by`: who does it."""
+    """The registry, as a person changes it. `key`: `secrets.Keys.key_hash`. `by`: who does it.
+
+    Changes answer how it was and how it is. `expect`: the etag that the caller saw, "" = any; `GuardError` 412 where it
+    is another one by now. Without one a change that somebody else's came before is made on top of theirs.
+    """
 
     def __init__(self, registry: Registry, key: bytes, by: str) -> None:
         self._registry = registry
@@ -80,50 +96,106 @@ class Keyring:
         )
         return Made(await self._registry.put(_changed(key, fields, now_ms), NONE), secret)
 
-    async def switch_org(self, name: str, *, on: bool) -> Org:
-        """Let the keys of an org be used, or not."""
-        org = await self._registry.org(name)
+    async def org(self, name: str) -> Org:
+        """An org by its name. `GuardError` 404."""
+        org = await self._registry.org(name) if NAME.fullmatch(name) else None
         if org is None:
-            raise _unknown("org", name)
-        return await self._registry.put(replace(org, enabled=on), org.etag)
+            raise unknown("org", name)
+        return org
 
-    async def switch_team(self, org: str, name: str, *, on: bool) -> Team:
-        """Let the keys of a team be used, or not."""
-        team = await self._registry.team(org, name)
+    async def team(self, org: str, name: str) -> Team:
+        """A team by its name. `GuardError` 404."""
+        named = NAME.fullmatch(org) and NAME.fullmatch(name)
+        team = await self._registry.team(org, name) if named else None
         if team is None:
-            raise _unknown("team", name)
-        return await self._registry.put(replace(team, enabled=on), team.etag)
+            raise unknown("team", name)
+        return team
 
     async def key(self, name: str) -> Key:
-        """A key by its id, or by the name that people gave it where only one of its org's keys has it."""
+        """A key by its id. `GuardError` 404."""
         if _ID.fullmatch(name) and (key := await self._registry.key(name)) is not None:
             return key
         if virtual_key.is_ours(name):
             raise BadAsk("is the secret of a key; name the key by its id (k…)", param="key")
-        raise _unknown("key", name)
+        raise unknown("key", name)
 
-    async def change(self, name: str, fields: Mapping[str, Any]) -> Key:
+    async def switch_org(self, name: str, *, on: bool, expect: str = "") -> tuple[Org, Org]:
+        """Let the keys of an org be used, or not."""
+        return await self._turn(partial(self.org, name), lambda org: replace(org, enabled=on), expect)
+
+    async def switch_team(self, org: str, name: str, *, on: bool, expect: str = "") -> tuple[Team, Team]:
+        """Let the keys of a team be used, or not."""
+        return await self._turn(partial(self.team, org, name), lambda team: replace(team, enabled=on), expect)
+
+    async def change(self, name: str, fields: Mapping[str, Any], expect: str = "") -> tuple[Key, Key]:
         """Change what a key may do. `expires`: a span from now (90d), a date, or "never"."""
-        key = await self.key(name)
-        return await self._registry.put(_changed(key, fields, await self._registry.now_ms()), key.etag)
+        now_ms = await self._registry.now_ms()
+        return await self._turn(partial(self.key, name), lambda key: _changed(key, fields, now_ms), expect)
 
-    async def rotate(self, name: str, overlap_ms: int = OVERLAP_MS) -> Made:
+    async def rotate(self, name: str, overlap_ms: int = OVERLAP_MS, expect: str = "") -> tuple[Key, Made]:
         """A new secret; those before it hold for `overlap_ms` longer (0: not any more)."""
-        key, now_ms = await self.key(name), await self._registry.now_ms()
-        secret, end_ms = virtual_key.mint(self._key), now_ms + overlap_ms
-        old = [replace(one, until_ms=min(one.until_ms or end_ms, end_ms)) for one in key.secrets]
-        kept = (self._kept(secret), *[one for one in old if one.until_ms > now_ms][: OVERLAPPING - 1])
-        gone = {one.digest for one in key.secrets} - {one.digest for one in kept}
-        return Made(await self._registry.put(replace(key, secrets=kept), key.etag, sorted(gone)), secret)
+        now_ms, secret = await self._registry.now_ms(), virtual_key.mint(self._key)
+        end_ms = now_ms + overlap_ms
 
-    async def delete_key(self, name: str) -> Key:
+        def rotated(key: Key) -> Key:
+            old = [replace(one, until_ms=min(one.until_ms or end_ms, end_ms)) for one in key.secrets]
+            kept = [one for one in old if one.until_ms > now_ms][: OVERLAPPING - 1]
+            return replace(key, secrets=(self._kept(secret), *kept))
+
+        before, after = await self._turn(partial(self.key, name), rotated, expect)
+        return before, Made(after, secret)
+
+    async def delete_org(self, name: str, expect: str = "") -> Org:
+        """Forget an org. `GuardError` 409 while it has teams or keys."""
+        return await self._forget(partial(self.org, name), expect)
+
+    async def delete_team(self, org: str, name: str, expect: str = "") -> Team:
+        """Forget a team. `GuardError` 409 while it has keys."""
+        return await self._forget(partial(self.team, org, name), expect)
+
+    async def delete_key(self, name: str, expect: str = "") -> Key:
         """Forget a key: it is unknown within two seconds. What it has used stays counted."""
-        key = await self.key(name)
-        await self._registry.delete(key, key.etag)
-        return key
+        return await self._forget(partial(self.key, name), expect)
+
+    async def _turn(
+        self, read: Callable[[], Awaitable[_Object]], turned: Callable[[_Object], _Object], expect: str
+    ) -> tuple[_Object, _Object]:
+        """How it was, and how it is."""
+
+        async def put(before: _Object) -> tuple[_Object, _Object]:
+            after = turned(before)
+            gone = _digests(before) - _digests(after)
+            return before, await self._registry.put(after, before.etag, sorted(gone))
+
+        return await _settled(read, put, expect)
+
+    async def _forget(self, read: Callable[[], Awaitable[_Object]], expect: str) -> _Object:
+        async def delete(one: _Object) -> _Object:
+            await self._registry.delete(one, one.etag)
+            return one
+
+        return await _settled(read, delete, expect)
 
     def _kept(self, secret: str) -> Secret:
         return Secret(virtual_key.digest(self._key, secret), virtual_key.shown(secret))
+
+
+async def _settled(read: Callable[[], Awaitable[_Object]], work: Callable[[_Object], Awaitable[T]], expect: str) -> T:
+    """Read it and do the work, which the store refuses if somebody came in between; then again, on what they left."""
+    for left in reversed(range(TRIES)):
+        one = await read()
+        if expect not in ("", one.etag):
+            raise _stale()
+        try:
+            return await work(one)
+        except GuardError as error:
+            if error.code != "changed" or not left:
+                raise
+    raise AssertionError("not reached")
+
+
+def _digests(one: Org | Team | Key) -> set[str]:
+    return {secret.digest for secret in one.secrets} if isinstance(one, Key) else set()
 
 
 def span_ms(param: str, text: str) -> int:
@@ -131,7 +203,10 @@ def span_ms(param: str, text: str) -> int:
     found = _SPAN.fullmatch(text.strip())
     if found is None and text.strip() != "0":
         raise BadAsk(f"{text[:40]!r} must be a number with a unit: 90m, 12h, 7d or 2w", param=param)
-    return int(found[1]) * _UNITS[found[2]] if found else 0
+    span = int(found[1]) * _UNITS[found[2]] if found else 0
+    if span > LONGEST_MS:
+        raise BadAsk(f"{text[:40]} is longer than a hundred years", param=param)
+    return span
 
 
 def _expiry(text: str, now_ms: int) -> int:
@@ -139,16 +214,20 @@ def _expiry(text: str, now_ms: int) -> int:
     text = text.strip()
     if text in ("", "never"):
         return 0
-    if _SPAN.fullmatch(text):
-        return now_ms + span_ms("expires", text)
+    at_ms = now_ms + span_ms("expires", text) if _SPAN.fullmatch(text) else _moment_ms(text)
+    if at_ms <= now_ms:
+        raise BadAsk(f"{text[:40]} is over; to switch a key off, disable it", param="expires")
+    if at_ms > now_ms + LONGEST_MS:
+        raise BadAsk(f"{text[:40]} is farther than a hundred years; never is longer", param="expires")
+    return at_ms
+
+
+def _moment_ms(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise BadAsk(f"{text[:40]!r} must be a span (90d), a date (2027-01-31) or never", param="expires") from error
-    at_ms = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-    if at_ms <= now_ms:
-        raise BadAsk(f"{text[:40]} is over; to switch a key off, disable it", param="expires")
-    return at_ms
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _changed(key: Key, fields: Mapping[str, Any], now_ms: int) -> Key:
@@ -157,20 +236,17 @@ def _changed(key: Key, fields: Mapping[str, Any], now_ms: int) -> Key:
     made: dict[str, Any] = {name: _globs(name, given[name]) for name in _LISTS if name in given}
     if "expires" in given:
         made["expires_ms"] = _expiry(given["expires"], now_ms)
-    if "name" in given:
-        made["name"] = people.line("name", given["name"], LONGEST_NAME)
-    if "policy" in given:
-        made["policy"] = people.line("policy", given["policy"], LONGEST_NAME)
+    for name in ("name", "policy"):
+        if name in given:
+            made[name] = people.line(name, _no_secret(name, given[name]), LONGEST_NAME)
     if "user_header" in given:
         made["user_header"] = _header(given["user_header"])
     if "enabled" in given:
         made["enabled"] = bool(given["enabled"])
     changed = replace(key, **made)
     if changed.models and changed.routes:
-        said = (
-            "a key for certain models has no routes: what is passed on unread may name any model. Make a key for each"
-        )
-        raise BadAsk(said, param="routes")
+        said = "a key for certain models has no routes: what is passed on unread may name any model"
+        raise BadAsk(f"{said}. Make a key for each", param="routes")
     return changed
 
 
@@ -182,26 +258,39 @@ def _globs(param: str, given: Sequence[str]) -> tuple[str, ...]:
         raise BadAsk(f"must be at most {MOST} patterns of at most {LONGEST_GLOB} characters, no spaces", param=param)
     if param == "routes" and (wrong := next((one for one in globs if not one.startswith(("/v1/", "*"))), "")):
         raise BadAsk(f"{wrong!r} must begin with /v1/, such as /v1/embeddings", param=param)
+    for one in globs:
+        _no_secret(param, one)
     return globs
+
+
+def _no_secret(param: str, text: str) -> str:
+    """A text that is shown and written down wherever the key is."""
+    if virtual_key.within(text):
+        raise BadAsk("has a key in it, which everybody would see here", param=param)
+    return text
 
 
 def _header(text: str) -> str:
     """A header that names the end user; "" for none."""
     text = text.strip().lower()
     if text and (not _HEADER.fullmatch(text) or text in {one.lower() for one in CREDENTIALS}):
-        raise BadAsk(
-            "must be the name of a header, such as x-guardproxy-user, and none that carries a key", param="user_header"
-        )
-    return text
+        said = "must be the name of a header, such as x-guardproxy-user, and none that carries a key"
+        raise BadAsk(said, param="user_header")
+    return _no_secret("user_header", text)
 
 
 def _name(param: str, text: str) -> str:
-    if not _NAME.fullmatch(text):
+    if not NAME.fullmatch(text):
         said = "must be 1 to 63 of a-z, 0-9, dot, dash and underscore, and begin with a letter or a digit"
         raise BadAsk(said, param=param)
     return text
 
 
-def _unknown(kind: str, name: str) -> GuardError:
-    said = f"the store has no {kind} {name!r}; guardproxy {kind}s list shows them"
+def unknown(kind: str, name: str) -> GuardError:
+    """What to say of an org, a team or a key that is not there."""
+    said = f"the store has no {kind} {name[:80]!r}; guardproxy {kind}s list shows them"
     return GuardError(said, status=404, code="not_found")
+
+
+def _stale() -> GuardError:
+    return GuardError("it is not as you saw it: get it again", status=412, code="stale")

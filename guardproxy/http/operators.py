@@ -10,6 +10,7 @@ from aiohttp import web
 
 from guardproxy._settings import Admin as AdminSection
 from guardproxy.errors import ConfigError, StoreError
+from guardproxy.http import whereabouts
 from guardproxy.http.admin import Admin, Sight
 from guardproxy.http.admin_v1 import AdminV1
 from guardproxy.http.auditing import Actor, Notes
@@ -30,12 +31,13 @@ class Operators:
     def __init__(self, section: AdminSection, store: Store, keys: Keys, switch: Switch) -> None:
         self._section = section
         self._store = store
-        self._ledger_key = keys.ledger
+        self._keys = keys
         self._switch = switch
         self._keyring = Keyring(store, keys.key_hash)
         self._gate = Gate(self._keyring, section.trusted_proxies)
         self._notes = Notes(store)
         self._tls: ssl.SSLContext | None = None
+        self.mark = whereabouts.mark()
         self.port = 0
 
     @property
@@ -50,13 +52,14 @@ class Operators:
         sock = listener(section.host, section.port, shared=False)
         api = AdminV1(
             self._store,
-            self._ledger_key,
+            self._keys.ledger,
             gate=self._gate,
             keyring=self._keyring,
             switch=self._switch,
             notes=self._notes,
+            hash_key=self._keys.key_hash,
         )
-        app = Admin(sight, api.application(), self._gate, self._notes).application()
+        app = Admin(sight, api.application(), self._gate, self._notes, self.mark).application()
         runner = web.AppRunner(app, access_log=None, logger=Quiet(lambda: None))
         await runner.setup()
         stack.push_async_callback(runner.cleanup)

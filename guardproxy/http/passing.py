@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from guardproxy._upstreams import RESERVED
-from guardproxy.errors import BadAsk, GuardError
-from guardproxy.http import by_model, intake
+from guardproxy.errors import BadAsk, GuardError, UpstreamError
+from guardproxy.http import by_model, intake, metering
 from guardproxy.http.handing_on import error_of, hand_on
 from guardproxy.http.intake import expected, malformed, too_slow
 from guardproxy.http.tenancy import outward
@@ -31,12 +31,22 @@ async def forward(proxy: Proxy, request: web.BaseRequest, path: str, tenant: Ten
         message = "WebSocket is not spoken here; use POST"
         return error_of(BadAsk(message, status=426, code="upgrade_required"))
     tenant.may_pass(request.method, route)
+    try:
+        async with metering.held(proxy, request, tenant, route) as place:
+            return await _forward(proxy, request, path, tenant, place)
+    except metering.Denied as denied:
+        return _closed(request, denied.response)
+
+
+async def _forward(
+    proxy: Proxy, request: web.BaseRequest, path: str, tenant: Tenant, place: metering.Place
+) -> web.StreamResponse:
     proxy.telemetry.count("passthrough", {"method": request.method}, 1)
     received, upstream = outward(proxy.tenancy, request.headers), proxy.upstream
     if proxy.upstreams is not None:
         if by_model.applies(request):
             ask = by_model.Ask(request, path, received, tenant.upstreams)
-            return await by_model.forward(proxy, proxy.upstreams, ask)
+            return await by_model.forward(proxy, proxy.upstreams, ask, place)
         upstream = proxy.upstreams.group("", tenant.upstreams)[0].upstream
     else:
         tenant.may_reach(RESERVED)
@@ -49,10 +59,9 @@ async def forward(proxy: Proxy, request: web.BaseRequest, path: str, tenant: Ten
     try:
         return await _relay(upstream, request, path, headers, body)
     except GuardError as error:
+        place.sent = isinstance(error, UpstreamError) and not error.unsent
         response = error_of(body.wrong if body is not None and body.wrong else error)
-        if body is not None and not request.content.is_eof():
-            response.force_close()  # what comes of the body later must not be read as a request
-        return response
+        return response if body is None else _closed(request, response)
     finally:
         if body is not None:
             body.over()
@@ -61,6 +70,13 @@ async def forward(proxy: Proxy, request: web.BaseRequest, path: str, tenant: Ten
 def websocket(request: web.BaseRequest) -> bool:
     """Whether the client wants a WebSocket. Codex does, and falls back to POST at 426 alone, without a delay."""
     return request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket"
+
+
+def _closed(request: web.BaseRequest, response: web.Response) -> web.Response:
+    """The answer to a request whose body is not read to its end: what comes of it must not be read as a request."""
+    if not request.content.is_eof():
+        response.force_close()
+    return response
 
 
 class Upload:

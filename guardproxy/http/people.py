@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from guardproxy.core.budget import DIMENSIONS
+from guardproxy.core.tenant import masked
 from guardproxy.errors import BadAsk
 
 LONGEST = 500
@@ -21,15 +22,15 @@ ANSWER = 32_000
 MOST = 10**12
 """The most that a limit is raised by at once, in the unit of its setting: more is a slip of the finger."""
 
-EXTENDABLE = {row.setting: row for row in DIMENSIONS.values() if not row.judged}
+EXTENDABLE = {row.setting: row for row in DIMENSIONS.values() if not (row.judged or row.tenants)}
 """Limits of a session that a person may raise, by their names in the configuration (`policy.limits`)."""
 
 
 def line(param: str, text: str, longest: int = LONGEST) -> str:
-    """A text of one line. It may be empty."""
+    """A text of one line, without any key or token that stands in it. It may be empty."""
     if len(text) > longest or not text.isprintable():
         raise BadAsk(f"must be printable text of at most {longest} characters", param=param)
-    return text.strip()
+    return masked(text.strip())
 
 
 def org(param: str, text: str) -> str:

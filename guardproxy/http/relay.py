@@ -149,4 +149,4 @@ async def broken(turn: Turn, look: Look, response: web.StreamResponse, error: Ex
             turn.request.transport.abort()
         return response
     rest = look.finish()
-    return await last(response, rest + turn.surface.stream_error(look.watcher.joint(), wrapped))
+    return await last(response, rest + turn.surface.failure(wrapped, look.watcher.joint()))

@@ -16,6 +16,7 @@ from typing import Any
 from guardproxy import __version__, secrets
 from guardproxy.config import Config
 from guardproxy.errors import ConfigError, GuardError, StoreError
+from guardproxy.http import whereabouts
 from guardproxy.http.admin import Sight
 from guardproxy.http.crew import Crew
 from guardproxy.http.operators import Operators
@@ -163,6 +164,12 @@ class Parent:
             await self._operators.open(stack, sight)
         except OSError as error:
             raise _cannot_listen("admin", admin.host, admin.port, error) from error
+        whereabouts.tell(self._config, self._operators.mark, self._admin_url)
+        stack.callback(whereabouts.forget, self._config, self._operators.mark)
+
+    @property
+    def _admin_url(self) -> str:
+        return f"{self._operators.scheme}://{_shown(self._config.admin.host)}:{self._operators.port}"
 
     def _start(self, name: str) -> dict[str, object]:
         """What a new worker is to serve."""
@@ -227,14 +234,14 @@ class Parent:
             _log.error("the old certificate stays: %s", error.message)
 
     def _greeting(self) -> list[str]:
-        listen, config, operators = self._config.listen, self._config, self._operators
+        listen, config = self._config.listen, self._config
         base = f"http://{_shown(listen.host)}:{self._port}"
         store = "redis" if config.store.url else f"embedded store in {config.data_dir}"
         workers = f"{listen.workers} worker{'' if listen.workers == 1 else 's'}"
         where = ", ".join(config.addresses.values())
         return [
             f"guardproxy {__version__} serves {base}/v1 for {where} ({workers}, {store})",
-            f"metrics and health: {operators.scheme}://{_shown(config.admin.host)}:{operators.port}/metrics",
+            f"metrics and health: {self._admin_url}/metrics",
             *HOW[config.auth.mode],
             *([NO_KEY] if config.auth.mode == "keys" and not config.has_keys else []),
             "Point an agent at it with one of:",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from guardproxy.core.view import Closing
 from guardproxy.errors import GuardError, StoreError
-from guardproxy.http import closing, remembering, reporting
+from guardproxy.http import closing, remembering, reporting, soft_limits
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
@@ -39,6 +39,8 @@ def _settle(turn: Turn) -> None:
         proxy.done(turn)
         return
     told = closing.closing_of(turn, view, report)
+    if turn.dues:
+        soft_limits.settled(turn, told.spent)
     if told.close or told.pause:
         kind = "run.cut" if told.close else "run.paused"
         data = {"rule": turn.decision.rule, "reason": turn.decision.reason, "turn": view.turn, "thread": view.thread}

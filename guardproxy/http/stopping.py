@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from guardproxy.core.model import Decision, Rung
-from guardproxy.http import deciding, heading
+from guardproxy.http import deciding
 from guardproxy.http.outlet import last
 from guardproxy.http.whole import whole
 
@@ -42,5 +42,5 @@ async def end(turn: Turn) -> web.StreamResponse:
     done.own(text)
     turn.settle()
     if turn.response is None:
-        return whole(200, [("Content-Type", heading.content_type(turn)), *turn.guard_headers()], body)
+        return whole(200, [("Content-Type", turn.content_type), *turn.guard_headers()], body)
     return await last(turn.response, turn.surface.comment("cut", RULE) + body)

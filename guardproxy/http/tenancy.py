@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
@@ -97,13 +98,15 @@ class Tenancy:
             self._refused(error.code)
             raise
 
-    async def meet(self, request: web.BaseRequest) -> web.Response | None:
-        """Note whose the request is (`TENANT`), or answer why it is nobody's: before its body is read."""
+    async def meet(self, request: web.BaseRequest, surface: ModuleType | None) -> web.Response | None:
+        """Note whose the request is (`TENANT`), or answer in its surface's form why it is nobody's: before its body is
+        read.
+        """
         try:
             request[TENANT] = await self.of(request.headers, request.raw_path)
         except GuardError as error:
             after = [("Retry-After", "1")] if error.status == 503 else []
-            refused = plain_error(api.SURFACES["chat"], error, after)
+            refused = plain_error(surface or api.SURFACES["chat"], error, after)
             if not request.content.is_eof():
                 refused.force_close()  # what comes of the body later must not be read as a request
             return refused
@@ -212,7 +215,11 @@ def judged(found: Found, digest: str, now_s: float) -> _Known:
         policy=key.policy,
         models=key.models,
         upstreams=key.upstreams,
-        budgets=(*(org.budgets if org else ()), *(team.budgets if team else ()), *key.budgets),
+        budgets=(
+            *(org.budgets if org else ()),
+            *(replace(one, of=f"team:{key.team}") for one in (team.budgets if team else ())),
+            *(replace(one, of=f"key:{key.id}") for one in key.budgets),
+        ),
         routes=key.routes,
     )
     return _Known(now_s, until_s, tenant, key.user_header)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from guardproxy.core import budget, interventions, policy as policies, pricing, session
-from guardproxy.core.edit import AppendText, Edit, PutBack, Reject, Reply, SpliceUsage
-from guardproxy.core.model import Ask, Decision, Line, Message, Rung
+from guardproxy.core import interventions, policy as policies
+from guardproxy.core.edit import AppendText, Edit, LimitOutput, PutBack, Reject, Reply, SpliceUsage
+from guardproxy.core.model import Ask, Decision, Message, Rung
 from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.tenant import Tenant
-from guardproxy.core.view import Opening, TurnFact, View
+from guardproxy.core.view import View
 from guardproxy.errors import BadAsk, GuardError, StoreError
 from guardproxy.http import (
     approving,
@@ -24,11 +24,14 @@ from guardproxy.http import (
     guarded,
     heading,
     intake,
+    opening,
     preparing,
     relay,
     remembering,
     reporting,
+    room,
     settling,
+    soft_limits,
     stopping,
 )
 from guardproxy.http.outcome import Outcome
@@ -36,7 +39,10 @@ from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
     from guardproxy.api.chat import Joint
+    from guardproxy.core.budget import Need
+    from guardproxy.core.pricing import Rates
     from guardproxy.core.proposals import Inspection
+    from guardproxy.core.tenant_budget import Crossed, Due
     from guardproxy.http.app import Proxy
     from guardproxy.http.look import Look
     from guardproxy.telemetry.report import TurnReport
@@ -44,6 +50,9 @@ if TYPE_CHECKING:
 
 class Turn:
     """The state of one request while it is served."""
+
+    rates: Rates  # these two are known once the request is read (`opening`)
+    need: Need
 
     def __init__(
         self, proxy: Proxy, request: web.BaseRequest, surface: ModuleType, path: str, in_path: str, tenant: Tenant
@@ -61,6 +70,9 @@ class Turn:
         self.offset_ms = proxy.clock_offset(self.headers)
         self.outcome = Outcome()
         self.decision = Decision("pass")
+        self.dues: tuple[Due, ...] = ()
+        self.crossed: tuple[Crossed, ...] = ()
+        self.shrunk: tuple[LimitOutput, ...] = ()
         self.edits: tuple[Edit, ...] = ()
         self.new_advice: tuple[Edit, ...] = ()
         self.before: list[str] = []
@@ -106,80 +118,37 @@ class Turn:
         self.ask = self.surface.read(self.body.plain, self.headers, short=True, prefixes=proxy.prefixes)
         await remembering.recall(self)
         preparing.refuse(self)
-        self.opening = self._opening()
+        self.opening = opening.opening_of(self)
         begun = time.perf_counter_ns()
-        self.view = await self._begin()
+        self.view = await opening.begin(self)
         self.outcome.begin_ns = time.perf_counter_ns() - begun
         if self.view.paused == "approval" and proxy.policy.approvals.way == "hold":
             await approving.wait(self)
+        if self.seen.short:
+            await room.make(self)
         lost = False
-        if self.view.ledger:
-            self.put_back, lost = proxy.ledger.put_back(self.message, self.view.ledger)
+        if self.seen.ledger:
+            self.put_back, lost = proxy.ledger.put_back(self.message, self.seen.ledger)
+            lost = lost and not self.before  # what was said stands with the provider
         exempt: tuple[ScopedExemption, ...] = ()
-        if self.view.exempt or self.view.degraded:
-            exempt = await proxy.books.exemptions.of(self.ask, self.view, self.opening.org, proxy.printer)
-        self.decision = policies.decide(self.view, proxy.policy, lost=lost and not self.before, exempt=exempt)
+        if self.seen.exempt or self.seen.degraded:
+            exempt = await proxy.books.exemptions.of(self.ask, self.seen, self.opening.org, proxy.printer)
+        self.decision = policies.decide(self.seen, proxy.policy, lost=lost, exempt=exempt, due=self.dues)
         if self.decision.exempted:
             proxy.books.exemptions.hit(self.opening.org, self.decision.exempted)
         cleaned = preparing.clean(self) if proxy.wants.cleans and self.seen.admitted and not self.seen.panic else ()
+        if self.dues:
+            cleaned = (*cleaned, *soft_limits.look(self))
         self.edits = self._edits(cleaned)
         if proxy.policy.checkpoints.enabled and checkpointing.wanted(self):
             proxy.spawn(checkpointing.keep(self))
-        if not self.decision.ends and self.view.admitted:
+        if not self.decision.ends and self.seen.admitted:
             self.inspection = preparing.inspection(self, exempt)
-
-    def _opening(self) -> Opening:
-        proxy, ask = self.proxy, self.ask
-        identity = remembering.identity(self)
-        if not identity.fresh and not proxy.knows(identity):
-            ask = self.ask = self.surface.widen(ask)
-        self.rates = proxy.prices.rates(ask.model, ask.parsed.get("service_tier"))
-        estimate = pricing.estimate_input(len(self.body.plain), proxy.factor(ask.model))
-        most = min(ask.max_tokens or proxy.policy.default_output_hold, proxy.policy.default_output_hold)
-        most *= max(1, ask.choices)
-        self.need = budget.Need(estimate, most, pricing.hold(self.rates, estimate, most))
-        return Opening(
-            token=proxy.token(),
-            org=self.tenant.org,
-            identity=identity,
-            fact=self._observed(ask),
-            lines=budget.price(proxy.policy.stored, self.need),
-            lease_ms=proxy.lease_ms,
-            tooled=bool(ask.tools),
-            offset_ms=self.offset_ms,
-            traceparent=self.headers.get("traceparent", ""),
-        )
-
-    def _observed(self, ask: Ask) -> TurnFact:
-        now_ms, tenant = self.started_ns // 1_000_000 + self.offset_ms, self.tenant
-        return session.observe(ask, self.proxy.printer, now_ms, tenant.scope if tenant.key else "")
-
-    def _whole(self) -> Opening:
-        """The opening with all facts of the window, for a memory that has none of them."""
-        return replace(self.opening, fact=self._observed(self.surface.widen(self.ask)))
-
-    async def _begin(self) -> View:
-        """Trip 1. A client that leaves meanwhile must not leave a hold behind."""
-        try:
-            return await self.proxy.books.begin(self.opening, self._whole)
-        except asyncio.CancelledError:
-            self.taken_back = True
-            self.proxy.spawn(self._take_back())
-            raise
 
     async def begin_again(self) -> None:
         """Begin anew, after what held the run: nothing was held or counted before."""
         self.opening = replace(self.opening, token=self.proxy.token())
-        self.view = await self._begin()
-
-    async def _take_back(self) -> None:
-        """Give back what an interrupted `begin` may hold: asked again by its token, the store answers the same."""
-        self.outcome.outcome = "abandoned"
-        try:
-            self.view = await self.proxy.books.begin(self.opening, self._whole)
-        except StoreError:
-            return  # the lease ends by itself
-        self.settle()
+        self.view = await opening.begin(self)
 
     def message(self, index: int) -> Message | None:
         """The message at an index of the request, if there is one."""
@@ -191,13 +160,13 @@ class Turn:
         if self.decision.ends:
             ask = self.surface.widen(ask)  # the summary speaks of the whole window
         texts = tuple(edit for edit in put_back if isinstance(edit, AppendText))
-        context = interventions.Context(view, self.language, texts)
+        context = interventions.Context(view, self.language, texts, proxy.policy.deny_status)
         advice = (*cleaned, *self._carried_out(ask, context))
         self.new_advice = tuple(edit for edit in advice if edit not in put_back)  # another attempt says the same once
         if any(isinstance(edit, Reply | Reject) for edit in self.new_advice):
             return self.new_advice
         splice = (SpliceUsage(),) if ask.may_splice_usage and proxy.policy.splice_usage else ()
-        return (*put_back, *self.new_advice, *splice)
+        return (*put_back, *self.new_advice, *self.shrunk, *splice)
 
     def _carried_out(self, ask: Ask, context: interventions.Context) -> tuple[Edit, ...]:
         """The intervention's edits. One that raises is never the cause of a failed request: it goes on without."""
@@ -231,20 +200,17 @@ class Turn:
     @property
     def reply_id(self) -> str:
         """The id of an answer of ours."""
-        return str(self.surface.reply_id(self.opening.token))
+        return f"{self.surface.REPLY_ID}{self.opening.token}"
+
+    @property
+    def content_type(self) -> str:
+        """The media type of an answer of ours."""
+        return "text/event-stream" if self.ask.stream else "application/json"
 
     @property
     def late_action(self) -> bool:
         """Whether something was decided after the headers were sent."""
         return self.response is not None and self.decision.action not in (self.said_action, "observe")
-
-    def need_more(self, size: int) -> tuple[Line, ...]:
-        """The lines to hold for one more attempt, whose request is `size` bytes longer."""
-        proxy = self.proxy
-        estimate = pricing.estimate_input(len(self.body.plain) + size, proxy.factor(self.ask.model))
-        most = self.need.output_tokens
-        need = budget.Need(estimate, most, pricing.hold(self.rates, estimate, most))
-        return budget.price(proxy.policy.stored, need)
 
     def stop(self, why: str) -> None:
         """End this turn now: somebody has cut the run. The provider's stream is closed, the client is told."""

@@ -81,6 +81,7 @@ class Upstream:
         self.address = parts.hostname or ""
         self.port = parts.port or (443 if parts.scheme == "https" else 80)
         self._root = self.base.removesuffix("/v1")
+        self._api_key = api_key
         self._authorization = f"Bearer {api_key}" if api_key else _basic(parts)
         self._urls: dict[str, URL] = {}
         self._idle_s = idle_s
@@ -165,7 +166,11 @@ class Upstream:
             kept = [pair for pair in kept if pair[0].lower() != "content-encoding"]
         if self._authorization:
             kept = [pair for pair in kept if pair[0].lower() != "authorization"]
-            kept.append(("Authorization", self._authorization))
+            if self._api_key and ANTHROPIC in received:
+                kept = [pair for pair in kept if pair[0].lower() != "x-api-key"]
+                kept.append(("x-api-key", self._api_key))
+            else:
+                kept.append(("Authorization", self._authorization))
         kept.append(("Accept-Encoding", "identity" if identity else _readable(received.get("Accept-Encoding", ""))))
         return kept
 
@@ -211,6 +216,9 @@ def passed_on(received: Iterable[tuple[str, str]], connection: str) -> list[tupl
         kept = [pair for pair in kept if pair[0].lower() not in linked]
     return kept
 
+
+ANTHROPIC = "anthropic-version"
+"""A header that every request in Anthropic's protocol has: there a key goes in a header of its own."""
 
 _USUAL = frozenset({"keep-alive", "close"})
 """Values of Connection that name no other header."""

@@ -42,7 +42,9 @@ _AGAIN = frozenset((408, 425, 429))
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`id`: unique to what happened. `kind`: approval.asked, approval.decided, run.paused, run.cut. `at_ms`: when."""
+    """`id`: unique to what happened. `kind`: approval.asked, approval.decided, run.paused, run.cut,
+    budget.soft. `at_ms`: when.
+    """
 
     id: str
     kind: str

@@ -15,6 +15,7 @@ import msgspec
 
 from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Opening, Spent, View
+from guardproxy.core.windows import is_rate
 from guardproxy.errors import StoreError
 
 SEPARATORS = "\x1e\x1f"
@@ -38,7 +39,7 @@ def prefix(org: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _lines(
+def named(
     scopes: tuple[str, ...],
     dimensions: tuple[str, ...],
     limits: tuple[int, ...],
@@ -52,20 +53,25 @@ def _lines(
         letter = letter.upper() if clock else letter
         keys += [key] if letter == "w" else []
         names += encode(f"{letter}:{dimension}")
-        kinds += {"s": "t", "p": "q", "w": "v"}.get(letter, letter) if dimension == "turns" else letter
-    return kinds, tuple(keys), names, _amounts(limits)
+        if key and is_rate(key):
+            kinds += "r"
+        else:
+            kinds += {"s": "t", "p": "q", "w": "v"}.get(letter, letter) if dimension == "turns" else letter
+    return kinds, tuple(keys), names, amounts_of(limits)
 
 
 @lru_cache(maxsize=256)
-def _integers(number: int) -> Struct:
+def integers(number: int) -> Struct:
+    """So many of them, as the scripts have them."""
     return Struct(f"<{number}q")
 
 
-def _amounts(amounts: tuple[int, ...]) -> bytes:
+def amounts_of(amounts: tuple[int, ...]) -> bytes:
+    """Limits or holds."""
     try:
-        return _integers(len(amounts)).pack(*amounts)
+        return integers(len(amounts)).pack(*amounts)
     except StructError:  # a client may ask for any number of tokens
-        return _integers(len(amounts)).pack(*[max(-1, min(amount, AMOUNT)) for amount in amounts])
+        return integers(len(amounts)).pack(*[max(-1, min(amount, AMOUNT)) for amount in amounts])
 
 
 def bare(values: Sequence[object]) -> bytes:
@@ -81,7 +87,7 @@ def opening(value: Opening, *, newest: int = 0) -> tuple[bytes, ...]:
     who, fact, lines = value.identity, value.fact, value.lines
     sent = fact.rounds[-newest:]
     scopes, dimensions, holds, limits, keyed, clocks = zip(*lines, strict=True) if lines else ((),) * 6
-    kinds, keys, names, most = _lines(scopes, dimensions, limits, keyed, clocks)
+    kinds, keys, names, most = named(scopes, dimensions, limits, keyed, clocks)
     head = bare(
         (
             value.token,
@@ -107,7 +113,7 @@ def opening(value: Opening, *, newest: int = 0) -> tuple[bytes, ...]:
     )
     rounds = bare([(r.digest, r.index, len(r.facts), r.counts) for r in reversed(sent)])
     facts = [bare(r.facts) for r in sent]
-    return (head, _pack(fact.boundary), _pack(fact.blank), rounds, names, most + _amounts(holds), *facts)
+    return (head, _pack(fact.boundary), _pack(fact.blank), rounds, names, most + amounts_of(holds), *facts)
 
 
 def closing(value: Closing, *, swept: bool = False) -> tuple[bytes, ...]:
@@ -142,8 +148,8 @@ def closing(value: Closing, *, swept: bool = False) -> tuple[bytes, ...]:
 def extension(token: str, attempt: str, lines: Sequence[Line], offset_ms: int) -> tuple[bytes, bytes, bytes]:
     """ARGV of `extend.lua`. `attempt` is new for each, and the same when the call is sent again."""
     scopes, dimensions, holds, limits, keyed, clocks = zip(*lines, strict=True) if lines else ((),) * 6
-    _, _, names, most = _lines(scopes, dimensions, limits, keyed, clocks)
-    return bare((token, attempt, offset_ms)), names, most + _amounts(holds)
+    _, _, names, most = named(scopes, dimensions, limits, keyed, clocks)
+    return bare((token, attempt, offset_ms)), names, most + amounts_of(holds)
 
 
 def view(reply: object, value: Opening) -> View:
@@ -166,7 +172,7 @@ def _view(reply: Any, value: Opening) -> View:
     short, counts, *asked = _unpack(rare) if rare else ((), {})
     raised, paused, paused_why, approval, state = asked or ((), "", "", "", "")
     lines = _raised(value.lines, raised) if raised else value.lines
-    spent = _integers(2 * len(lines)).unpack(counters) if counters else ()
+    spent = integers(2 * len(lines)).unpack(counters) if counters else ()
     facts = _facts(_SIZED(0xDD, kept) + ring) if kept else []
     return View(
         session=sid.decode(),
@@ -261,7 +267,7 @@ def session(state: bytes) -> dict[str, Any]:
 def _used(layout: bytes, counters: bytes) -> dict[str, int]:
     """What is used, of each counter: `s:<dimension>` of the session, `p:<dimension>` of its present span."""
     names = _unpack(_SIZED(0xDD, len(counters) // 16) + layout)
-    return dict(zip(names, _integers(2 * len(names)).unpack(counters)[::2], strict=True))
+    return dict(zip(names, integers(2 * len(names)).unpack(counters)[::2], strict=True))
 
 
 def _name(text: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from guardproxy.core.tenant import masked
 from guardproxy.errors import BadAsk, StoreError
 from guardproxy.store._client import Client
 from guardproxy.store._codec import bare
@@ -58,7 +59,7 @@ class Entry:
         texts = {name: getattr(self, name) for name in _TEXTS}
         said = {name: text.encode("utf-8", "replace").decode() for name, text in texts.items() if text}
         said["diff"] = _written(self.diff).decode()
-        return [word for pair in said.items() for word in pair]
+        return [word for name, text in said.items() for word in (name, masked(text))]
 
 
 _TEXTS = ("actor", "what", "subject", "kind", "role", "token", "address", "org", "why")

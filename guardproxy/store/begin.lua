@@ -56,9 +56,9 @@ local H = P .. 'h:' .. t.head -- of derived runs alone: only they are found, and
 
 -- One more answer of ours under this head: as often may the task be started again and still be the ended run. A start
 -- that met the ended run is no new ending: else a job that comes every minute would be refused for ever.
--- The answer is kept, since the client may ask for it again.
-local function refuse(answer, kept)
-  if t.head ~= '' and not new_thread and not restart then
+-- The answer is kept, since the client may ask for it again. `soon`: it is told to, so the run is not ended.
+local function refuse(answer, kept, soon)
+  if t.head ~= '' and not new_thread and not restart and not soon then
     call('HINCRBY', H, 'ended', 1)
     call('HSET', H, 'ended_at', now, 'ended_run', run)
     call('PEXPIRE', H, 2 * RUN_TTL)
@@ -206,7 +206,7 @@ else -- what none of these lines asks for is kept behind them: a session may be 
     end
   end
 end
-local keyed, raised = 0, extra and {}
+local keyed, hard, raised = 0, false, extra and {}
 if extra then
   for i, what in ipairs({ unpacked(layout) }) do
     if extra[what] and amounts[i] >= 0 then
@@ -220,8 +220,16 @@ for i = 1, #kinds do
   local limit, hold = amounts[i], amounts[#kinds + i]
   if kind == 83 or kind == 80 then -- S, P: clocks
     spent[u], spent[u + 1] = now - (kind == 80 and s.span_at or s.born), 0
-  elseif kind == 119 or kind == 118 then -- w, v: of a key
+  elseif kind == 119 or kind == 118 or kind == 114 then -- w, v, r: of a key
     keyed = keyed + 1
+    -- Which of the windows that the key names it is now, see core/windows.py: by this clock, not by the caller's.
+    local base, rest = string.match(keys[keyed], '^([^\30]*)\30(.*)$')
+    if base and tonumber(rest) then
+      keys[keyed] = string.format('%s:%.0f', base, math.floor(now / tonumber(rest)))
+    elseif base then
+      local past, from, this, till, next = string.match(rest, '^([^\30]*)\30(%d+)\30([^\30]*)\30(%d+)\30([^\30]*)')
+      keys[keyed] = base .. ':' .. (now < tonumber(from) and past or now < tonumber(till) and this or next)
+    end
     local dimension = sub(select(i, unpacked(layout)), 3)
     local values = call('HMGET', P .. 'w:' .. keys[keyed], 'u:' .. dimension, 'h:' .. dimension)
     spent[u], spent[u + 1] = tonumber(values[1] or 0), tonumber(values[2] or 0)
@@ -231,7 +239,9 @@ for i = 1, #kinds do
   if (retry or aside) and (kind == 116 or kind == 113 or kind == 118) then -- t, q, v: turns
     hold, amounts[#kinds + i] = 0, 0
   end
-  if limit >= 0 and panic == 0 and spent[u] + spent[u + 1] + hold > limit then short[#short + 1] = i end
+  if limit >= 0 and panic == 0 and spent[u] + spent[u + 1] + hold > limit then
+    short[#short + 1], hard = i, hard or kind ~= 114
+  end
 end
 
 local counts, any = {}, #short > 0
@@ -250,7 +260,7 @@ local function answer_now(admitted, standing) -- each local of outside costs som
     0, #s.traceparent, #standing, #more, sid, thread, '', s.traceparent, standing, more)
 end
 if #short > 0 then
-  return refuse(answer_now(0, put(integers, unpack(spent, 1, size))), not aside and t or nil)
+  return refuse(answer_now(0, put(integers, unpack(spent, 1, size))), not aside and t or nil, not hard)
 end
 
 ------------------------------------------------------------------------------------------------------ admitted
@@ -264,8 +274,11 @@ if keyed > 0 then
   for i = 1, #names do
     if byte(names[i]) == 119 then
       nth = nth + 1
-      call('HSET', P .. 'w:' .. keys[nth], 'h:' .. sub(names[i], 3), spent[2 * i])
-      if spent[2 * i - 1] == 0 then call('PEXPIRE', P .. 'w:' .. keys[nth], WINDOW_TTL) end -- it may be new
+      local window = keys[nth]
+      call('HSET', P .. 'w:' .. window, 'h:' .. sub(names[i], 3), string.format('%.0f', spent[2 * i]))
+      if spent[2 * i - 1] == 0 and sub(window, 1, 2) ~= 't:' then -- it may be new
+        call('PEXPIRE', P .. 'w:' .. window, string.find(window, '^[mh]:') and RATE_TTL or WINDOW_TTL)
+      end
     end
   end
 end

@@ -1,5 +1,5 @@
 -- extend: one more attempt of a turn that is under way. All of its hold is added to that of the token, or nothing;
--- settle gives back the sum. The turn and its calls were held when it began. The lease stays as it is.
+-- settle gives back the sum. The turn, its request and its calls were held when it began. The lease stays as it is.
 -- Safe to run twice: `attempt` is new for each.
 --
 -- Follows state.lua in the same script.
@@ -46,7 +46,8 @@ local writes = {}
 for i, name in ipairs(wanted) do
   local scope, dimension, limit, more = byte(name), sub(name, 3), amounts[i], amounts[#wanted + i]
   local line = mine[name] and table.remove(mine[name], 1)
-  if dimension == 'turns' or dimension == 'tool_calls' then more = 0 end
+  if dimension == 'turns' or dimension == 'tool_calls' or dimension == 'requests'
+    or dimension == 'concurrent_requests' then more = 0 end
   if limit >= 0 and extra[name] then limit = limit + extra[name] end
   local used, beside = 0, 0
   if scope == 83 or scope == 80 then -- S, P: clocks

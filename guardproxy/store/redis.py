@@ -25,6 +25,7 @@ from guardproxy.store.chains import Chains
 from guardproxy.store.checkpoints import Checkpoints
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
+from guardproxy.store.meter import Meter
 from guardproxy.store.registry import Registry
 from guardproxy.store.runs import Runs
 from guardproxy.store.stays import Stays
@@ -52,6 +53,7 @@ SCRIPTS = {
     "begin": ("state.lua", "resolve.lua", "begin.lua"),
     "settle": ("state.lua", "settle.lua", "handover.lua", "handed.lua"),
     "extend": ("state.lua", "extend.lua"),
+    "meter": ("state.lua", "meter.lua"),
     "sweep": ("sweep.lua",),
     "stay": ("stay.lua",),
     "renew": ("renew.lua",),
@@ -92,6 +94,7 @@ class Store:
         self.checkpoints = Checkpoints(client)
         self.tokens = Tokens(client)
         self.audit = Audit(client)
+        self.meter = Meter(client, self._register)
         self._orgs: set[str] = set()
         self._orgs_of = 0
         self._known = Memo[str, bool](KNOWN)
@@ -130,8 +133,7 @@ class Store:
     async def begin(self, opening: Opening) -> View:
         """Trip 1: resolve, recognise a retry, append, check and hold. The same answer for the same token."""
         org = opening.org
-        if org not in self._orgs or self._orgs_of != self._client.generation:
-            await self._register(org)
+        await self._register(org)
         # A conversation that this worker has seen is known to the store, mostly up to the last round: the older ones
         # are sent only if they are asked for. That is a guess about cost; the answer is the same.
         who = f"{org} {opening.identity.session} {opening.identity.head}"
@@ -260,6 +262,8 @@ class Store:
 
     async def _register(self, org: str) -> None:
         """Once an org and connection: make it known to the sweeper, copy the panic switch to its slot."""
+        if org in self._orgs and self._orgs_of == self._client.generation:
+            return
         if self._orgs_of != self._client.generation:
             self._orgs.clear()
         await self._client.command("SADD", ORGS, org)

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 import orjson
 
-from guardproxy.core.tenant import DEFAULT_ORG, Budget
+from guardproxy.core.tenant import DEFAULT_ORG
+from guardproxy.core.windows import Budget
 from guardproxy.errors import GuardError, StoreError
 from guardproxy.store._client import Client
 from guardproxy.store._codec import bare, prefix

@@ -12,5 +12,5 @@ local deadline = redis.call('ZSCORE', P .. 'holds', token)
 if not deadline or tonumber(deadline) < now + lease then redis.call('ZADD', P .. 'holds', now + lease, token) end
 redis.call('PEXPIRE', P .. 'k:' .. token, math.max(7 * 24 * 3600000, 2 * lease))
 local _, _, _, _, _, _, sid = struct.unpack('<dddddI4c0I4c0', held) -- see state.lua
-redis.call('ZADD', P .. 'idle', now, sid) -- a long call is no idle session
+if sid ~= '' then redis.call('ZADD', P .. 'idle', now, sid) end -- a long call is no idle session
 return 1

@@ -6,7 +6,8 @@
 -- ARGV[4]  the rounds, newest first, read one by one, since the newest is mostly all we need.
 --          `older`: there are more that were not sent; begin answers 0 if it cannot do without them
 -- ARGV[5]  the names of the budget lines, see state.lua; ARGV[6] their limits, then what each holds, as integers.
---          `kinds` has a letter a line: as in the names, but "t", "q" and "v" for turns of a session, a span, a key
+--          `kinds` has a letter a line: as in the names, but "t", "q" and "v" for turns of a session, a span, a key, and
+--          "r" for a rate, whose refusal is no end. `keys` name the windows of the lines that have a key
 -- ARGV[7..] the facts of each round in their envelopes, oldest first
 --
 -- A "run" is <session> 0x1f <thread>: one conversation lineage. Facts are never looked into; digests are compared.

@@ -162,8 +162,8 @@ _CONFLICTS = {
 
 def _check(name: str, amount: object) -> None:
     row = DIMENSIONS.get(name)
-    if row is None or row.judged:
-        able = ", ".join(name for name, row in DIMENSIONS.items() if not row.judged)
+    if row is None or row.judged or row.tenants:
+        able = ", ".join(name for name, row in DIMENSIONS.items() if not (row.judged or row.tenants))
         message = f"the limit of {name!r} cannot be raised; those of {able} can"
         raise GuardError(message, status=400, code="bad_amount", param=name)
     if isinstance(amount, bool) or not isinstance(amount, int) or not 0 < amount <= AMOUNT:

@@ -60,10 +60,15 @@ for i = 1, #names do
     if values[u + 1] then values[u], values[u + 1] = values[u] + use, math.max(0, values[u + 1] - held) end
   elseif scope == 119 then -- w
     nth = nth + 1
-    local key = P .. 'w:' .. unpacked(keys)[nth]
+    local window = unpacked(keys)[nth]
+    local key = P .. 'w:' .. window
     local was = call('HMGET', key, 'u:' .. dimension, 'h:' .. dimension)
-    call('HSET', key, 'u:' .. dimension, (was[1] or 0) + use, 'h:' .. dimension, math.max(0, (was[2] or 0) - held))
-    if not (was[1] and was[2]) then call('PEXPIRE', key, WINDOW_TTL) end
+    if dimension == 'concurrent_requests' then use = 0 end -- over with its hold
+    call('HSET', key, 'u:' .. dimension, string.format('%.0f', (was[1] or 0) + use),
+      'h:' .. dimension, string.format('%.0f', math.max(0, (was[2] or 0) - held)))
+    if not (was[1] and was[2]) and sub(window, 1, 2) ~= 't:' then
+      call('PEXPIRE', key, string.find(window, '^[mh]:') and RATE_TTL or WINDOW_TTL)
+    end
   end
 end
 if s then s.counters = put(integers, unpack(values, 1, size)) end

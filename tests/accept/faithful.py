@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 import orjson
+
+from tests.surfaces import chat
 
 MARK = "\n\n[guardproxy]"
 USAGE = re.compile(rb'"stream_options": ?\{"include_usage": ?true\}(?:, ?)?')
@@ -22,7 +25,7 @@ def edits_of(headers: Mapping[str, str]) -> set[str]:
     return {name for name in headers.get("x-guardproxy-edit", "").split(",") if name}
 
 
-def request_fault(sent: bytes, arrived: bytes, headers: Mapping[str, str]) -> str:
+def request_fault(sent: bytes, arrived: bytes, headers: Mapping[str, str], surface: ModuleType = chat) -> str:
     """What is wrong with a request that arrived at the provider; "" = nothing."""
     edits = edits_of(headers)
     if not edits:
@@ -33,9 +36,9 @@ def request_fault(sent: bytes, arrived: bytes, headers: Mapping[str, str]) -> st
         if not asked:
             return "the edit `usage` is named, but nothing was asked for"
     if "tools" in edits:
-        return _meaning_fault(sent, arrived)
+        return _meaning_fault(sent, arrived, surface)
     if "advice" in edits:
-        fault, rest = _without_advice(sent, rest)
+        fault, rest = _without_advice(sent, rest, surface)
         if fault:
             return fault
     return "" if rest == sent else f"more was changed than {sorted(edits)}"
@@ -59,9 +62,9 @@ def without_usage_chunk(stream: bytes) -> bytes:
     return b"\n\n".join(kept)
 
 
-def _without_advice(sent: bytes, arrived: bytes) -> tuple[str, bytes]:
+def _without_advice(sent: bytes, arrived: bytes, surface: ModuleType) -> tuple[str, bytes]:
     """The body with the texts taken out that were appended to messages, each at the end of its message."""
-    before, after = json.loads(sent)["messages"], json.loads(arrived)["messages"]
+    before, after = surface.messages(json.loads(sent)), surface.messages(json.loads(arrived))
     added = 0
     for old, new in zip(before, after, strict=True):
         if old == new:
@@ -88,15 +91,15 @@ def _appended(old: Any, new: Any) -> tuple[str, re.Pattern[bytes] | None]:
     return "", None
 
 
-def _meaning_fault(sent: bytes, arrived: bytes) -> str:
+def _meaning_fault(sent: bytes, arrived: bytes, surface: ModuleType) -> str:
     """For a finalize: all but the tool choice and the appended texts means the same."""
     before, after = json.loads(sent), json.loads(arrived)
-    if after.get("tools") and after.get("tool_choice") != "none":
+    if after.get("tools") and not re.search(surface.FORBID, arrived):
         return "the edit `tools` is named, but calls are not forbidden"
-    for old, new in zip(before.pop("messages"), after.pop("messages"), strict=True):
+    for old, new in zip(surface.messages(before), surface.messages(after), strict=True):
         if old != new and not _appended(old.get("content"), new.get("content"))[0].startswith(MARK):
             return "a message was changed otherwise than by advice at its end"
-    for key in ("tool_choice", "stream_options"):
+    for key in ("tool_choice", "stream_options", surface.MESSAGES):
         before.pop(key, None)
         after.pop(key, None)
     return "" if before == after else "more was changed than the tool choice"

@@ -7,9 +7,11 @@ answered with, and the ids, are of this run.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,8 +20,9 @@ from guardproxy.store.redis import Store
 from tests.accept.recorded import Json
 from tests.accept.test_recordings import FILES, FORMS, loops, requests_of
 from tests.accept.test_text_clients import LADDER, QUIET, growing, verdicts
-from tests.http.test_guarded import joined, paired
 from tests.live import Answer, Got, Live, Said, live
+from tests.scene_interventions import paired
+from tests.surfaces import chat
 
 MOST = 30
 """Turns after which the client would give up."""
@@ -43,6 +46,8 @@ class Client:
     body: Json
     opening: list[Json]
     rounds: list[list[Json]]
+    surface: ModuleType
+    path: str
     executed: int = 0
     answers: list[Answer] = field(default_factory=list)
     last: Json = field(default_factory=dict)
@@ -50,18 +55,18 @@ class Client:
     @property
     def calls(self) -> list[Json]:
         """The calls that are made again and again."""
-        return list(self.rounds[0][0]["tool_calls"])
+        return calls_in(self.surface, self.rounds[0][0])
 
     async def run(self, running: Live) -> None:
         """Ask, execute, ask again, until there is an answer without calls."""
         messages = list(self.opening)
         for turn in range(MOST):
-            sent = FORMS["node"]({**self.body, "messages": messages})
-            answer = await running.post(sent, self.headers)
+            sent = FORMS["node"]({**self.body, self.surface.MESSAGES: messages})
+            answer = await running.post(sent, self.headers, self.path)
             running.offset_ms += 2000
             self.answers.append(answer)
             assert answer.status == 200, answer.body
-            self.last = joined(answer.body) if self.body.get("stream") else answer.json["choices"][0]["message"]
+            self.last, _, _ = self.surface.answer(answer.body, stream=bool(self.body.get("stream")))
             made = self.last.get("tool_calls") or ()
             if not made:
                 return
@@ -72,7 +77,7 @@ class Client:
         """A round as this client writes it down, with the ids that the provider gave."""
         recorded = self.rounds[min(turn, len(self.rounds) - 1)]
         assert [one["function"]["name"] for one in made] == [one["function"]["name"] for one in self.calls]
-        ids = {old["id"]: new["id"] for old, new in zip(recorded[0]["tool_calls"], made, strict=True)}
+        ids = {old["id"]: new["id"] for old, new in zip(calls_in(self.surface, recorded[0]), made, strict=True)}
         told = json.dumps(recorded)
         for old, new in ids.items():
             told = told.replace(json.dumps(old), json.dumps(new))
@@ -80,20 +85,27 @@ class Client:
         return found
 
 
+def calls_in(surface: ModuleType, message: Json) -> list[Json]:
+    """The calls in a message as the client writes it, in chat's terms."""
+    found = surface.messages({surface.MESSAGES: [message]}) if message.get("role") == "assistant" else []
+    return list(found[0].get("tool_calls") or ()) if found else []
+
+
 def client_of(name: str) -> Client:
     """The client of a recording, by the longest request that is there in full."""
-    longest = max(requests_of(name), key=lambda one: (bool(one.body.get("tools")), len(one.body["messages"])))
-    messages = longest.body["messages"]
-    starts = [at for at, message in enumerate(messages) if message.get("tool_calls")]
-    end = next((at for at in range(starts[-1] + 1, len(messages)) if _speaks(messages[at])), len(messages))
+    longest = max(requests_of(name), key=lambda one: (bool(one.body.get("tools")), len(one.messages)))
+    surface = longest.surface
+    messages = longest.body[surface.MESSAGES]
+    starts = [at for at, message in enumerate(messages) if calls_in(surface, message)]
+    end = next((at for at in range(starts[-1] + 1, len(messages)) if _speaks(surface, messages[at])), len(messages))
     ends = [*starts[1:], end]
     rounds = [messages[start:end] for start, end in zip(starts, ends, strict=True)]
-    body = {key: value for key, value in longest.body.items() if key != "messages"}
-    return Client(name, dict(longest.headers), body, messages[: starts[0]], rounds)
+    body = {key: value for key, value in longest.body.items() if key != surface.MESSAGES}
+    return Client(name, dict(longest.headers), body, messages[: starts[0]], rounds, surface, longest.path)
 
 
-def _speaks(message: Json) -> bool:
-    return message["role"] == "assistant" and not message.get("tool_calls")
+def _speaks(surface: ModuleType, message: Json) -> bool:
+    return message["role"] == "assistant" and not calls_in(surface, message)
 
 
 def forever(client: Client, *, heeds: bool) -> Any:
@@ -101,7 +113,7 @@ def forever(client: Client, *, heeds: bool) -> Any:
     made = {"n": 0}
 
     def script(got: Got) -> Said:
-        if heeds and got.json.get("tool_choice") == "none":
+        if heeds and re.search(client.surface.FORBID, got.body):
             return Said(ANSWER)
         made["n"] += 1
         return Said(
@@ -118,7 +130,7 @@ def forever(client: Client, *, heeds: bool) -> Any:
 @pytest.mark.parametrize("name", loops() if FILES else ["none"])
 async def test_no_fifth_equal_call_is_executed(name: str, heeds: bool, store: Store) -> None:
     client = client_of(name)
-    async with live(store, policy=DEFAULT) as running:
+    async with live(store, surface=client.surface, policy=DEFAULT) as running:
         running.provider.script = forever(client, heeds=heeds)
         await client.run(running)
     got = running.provider.got
@@ -127,8 +139,8 @@ async def test_no_fifth_equal_call_is_executed(name: str, heeds: bool, store: St
     assert client.executed <= EXECUTED * len(client.calls)
     assert len(got) <= rounds + 1 + MORE
     assert client.last["content"] == ANSWER if heeds else client.last["content"].startswith("[guardproxy]")
-    bodies = [one.json["messages"] for one in got]
-    assert all(map(paired, bodies))
+    assert all(paired(client.surface.messages(one.json)) for one in got)
+    bodies = [one.json[client.surface.MESSAGES] for one in got]
     assert all(later[: len(one)] == one for one, later in pairwise(bodies)), "a prefix was changed"
     assert len({answer.headers["x-guardproxy-session-id"] for answer in client.answers}) == 1
 
@@ -150,7 +162,7 @@ async def test_a_loop_in_text_is_cut_by_the_sixth(name: str, store: Store) -> No
 
 
 def _calls(answer: Answer) -> list[str]:
-    message = joined(answer.body) if answer.body.startswith(b"data: ") else answer.json["choices"][0]["message"]
+    message, _, _ = chat.answer(answer.body, stream=answer.body.startswith(b"data: "))
     return [call["function"]["name"] for call in message.get("tool_calls") or ()]
 
 

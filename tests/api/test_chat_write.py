@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from guardproxy.api import _splice, chat
-from guardproxy.core.edit import AppendText, DropCalls, Edit, ForbidTools, Reply, SpliceUsage
+from guardproxy.core.edit import AppendText, DropCalls, Edit, ForbidTools, LimitOutput, Reply, SpliceUsage
 from guardproxy.core.model import Ask
 from tests.api.cases import FUZZ, GOLDEN, NOTE, ask, objects, request, values
 
@@ -53,6 +53,32 @@ def test_edits_together() -> None:
     )
     assert found["messages"] == [{"role": "user", "content": "hi one two"}]
     assert (found["tool_choice"], found["stream_options"]) == ("none", {"include_usage": True})
+
+
+BOUNDS = [
+    # model, given, sent
+    ("m", {}, {"max_tokens": 9}),
+    ("gpt-4.1", {}, {"max_tokens": 9}),
+    ("gpt-5-mini", {}, {"max_completion_tokens": 9}),
+    ("openai/o3", {}, {"max_completion_tokens": 9}),
+    ("m", {"max_tokens": 100}, {"max_tokens": 9}),
+    ("m", {"max_completion_tokens": None}, {"max_completion_tokens": 9}),
+    ("gpt-5", {"max_tokens": 100}, {"max_tokens": 9}),
+    ("m", {"max_tokens": 100, "max_completion_tokens": 50}, {"max_tokens": 9, "max_completion_tokens": 9}),
+]
+
+
+@pytest.mark.parametrize(("model", "given", "sent"), BOUNDS)
+@pytest.mark.parametrize(
+    "more", [[], [ForbidTools(), SpliceUsage(), AppendText(0, " more")]], ids=["alone", "with others"]
+)
+def test_an_output_is_bounded_and_all_else_stays(
+    model: str, given: dict[str, int | None], sent: dict[str, int], more: list[Edit]
+) -> None:
+    asked = ask(stream=True, model=model, tools=[{"type": "function", "function": {"name": "f"}}], **given)
+    without, found = json.loads(chat.write(asked, more)), json.loads(chat.write(asked, [*more, LimitOutput(9)]))
+    assert {name: found.pop(name) for name in sent} == sent
+    assert found == {name: one for name, one in without.items() if name not in sent}
 
 
 @settings(max_examples=300 * FUZZ, deadline=None)

@@ -308,7 +308,7 @@ def test_an_error_in_the_middle_of_a_stream() -> None:
     raw = (GOLDEN / "streams" / "half.sse").read_bytes()
     watcher = responses.watch(ask(stream=True))
     watcher.feed(raw)
-    out = raw + responses.stream_error(watcher.joint(), BadAsk("It broke.", code="upstream_broken"))
+    out = raw + responses.failure(BadAsk("It broke.", code="upstream_broken"), watcher.joint())
     last = payloads(out)[-1]
     assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
     assert last["response"]["error"] == {"code": "upstream_broken", "message": "It broke."}

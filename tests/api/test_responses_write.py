@@ -12,11 +12,21 @@ from hypothesis import given, settings, strategies as st
 
 from guardproxy.api import responses
 from guardproxy.api._responses_write import Before, Body
-from guardproxy.core.edit import AppendText, DropCalls, Edit, ForbidTools, PutBack, ReplaceText, Reply, SpliceUsage
+from guardproxy.core.edit import (
+    AppendText,
+    DropCalls,
+    Edit,
+    ForbidTools,
+    LimitOutput,
+    PutBack,
+    ReplaceText,
+    Reply,
+    SpliceUsage,
+)
 from guardproxy.core.model import Ask
 from guardproxy.errors import BadAsk
 from tests.api.cases import FUZZ, NOTE
-from tests.api.responses_cases import GOLDEN, ask, items, objects, values
+from tests.api.responses_cases import GOLDEN, TOOLS, ask, items, objects, values
 
 FILES = sorted(path for path in (GOLDEN / "requests").glob("*.json") if path.name.count(".") == 1)
 CALL = {"type": "function_call", "id": "fc_p", "call_id": "put", "name": "f", "arguments": "{}"}
@@ -70,6 +80,12 @@ def test_edits_together() -> None:
     found = json.loads(responses.write(asked, edits))
     assert found["input"] == [{"role": "user", "content": "hi one two"}, THOUGHT, CALL, RESULT]
     assert found["tool_choice"] == "none"
+
+
+def test_a_limit_of_output() -> None:
+    for fields in ({}, {"max_output_tokens": 9000}):
+        found = json.loads(responses.write(ask(tools=TOOLS, **fields), [LimitOutput(70), ForbidTools()]))
+        assert (found["max_output_tokens"], found["tool_choice"]) == (70, "none")
 
 
 SAID = {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "Hm."}]}

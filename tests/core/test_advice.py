@@ -12,7 +12,7 @@ from itertools import product
 import pytest
 
 from guardproxy.core import advice
-from guardproxy.core.advice import LANGUAGES, Facts, Problem, Progress
+from guardproxy.core.advice import LANGUAGES, Facts, Problem, Progress, limits
 from guardproxy.core.advice.en import NAMELESS, PROBLEMS as PROBLEM_KINDS
 from guardproxy.core.detectors import RULES
 from guardproxy.core.fingerprint import GUARD_MARK, Fingerprinter, strip_own
@@ -48,6 +48,8 @@ OTHERS: dict[str, Callable[[str], str]] = {
         for who in ("operator", "loop", "budget", "approval", "somebody else")
     },
     "call waits": lambda language: advice.call_waits(language, "ap-1", "rm", "operator", "wait", "resume it"),
+    "rate": lambda language: limits.rate_reached(language, Decision("deny", rule="rate.requests", reason="5 of 5")),
+    "soft limit": lambda language: limits.nearly_spent(language, 80, "org cost_usd day"),
     "question": lambda language: advice.question_notice(language, "ask_human", "Which of the two?", "answer it"),
 }
 

@@ -35,6 +35,8 @@ HOLDS = {
     "consecutive_failures": 0,
     "same_call": 0,
     "calls_per_tool": 0,
+    "requests": 0,
+    "concurrent_requests": 0,
 }
 
 

@@ -17,6 +17,7 @@ from guardproxy.core.memory import LocalMemory
 from guardproxy.core.model import Ask, Kind, Line
 from guardproxy.core.session import unpack_all
 from guardproxy.core.view import Closing, Opening, View
+from guardproxy.core.windows import Zone, key
 from guardproxy.store import embedded
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
@@ -474,3 +475,61 @@ def test_one_more_attempt_ends_with_the_clock() -> None:
     opening, memory = replace(Agent().asks(), lines=lines), LocalMemory()
     memory.begin(opening, 0)
     assert [memory.extend(opening.token, lines, at) for at in (4_000, 6_000)] == [True, False]
+
+
+# ------------------------------------------------------------------------------------- budgets that outlive a session
+
+
+AT_MS = 1_795_993_200_000
+
+
+def tenant_line(window: str, dimension: str, hold: int, limit: int, at_ms: int) -> Line:
+    return Line("org", dimension, hold, limit, key(window, "org", "", Zone(), at_ms)[0])
+
+
+def opening(session: str, *lines: Line) -> Opening:
+    return replace(Agent(session=session).asks(), lines=lines)
+
+
+def closing(memory: LocalMemory, begun: Opening, view: View, now_ms: int, **spent: int) -> None:
+    ended = Closing(begun.token, ORG, view.session, view.thread, "answered", "text", spent)
+    memory.settle(ended, now_ms)
+
+
+def test_a_tenants_budget_is_shared_by_its_sessions_and_ends_with_its_window() -> None:
+    memory, day = LocalMemory(), 86_400_000
+    found = []
+    for number, now_ms in enumerate((AT_MS, AT_MS + 1, AT_MS + 2, AT_MS + day)):
+        begun = opening(f"s{number}", tenant_line("day", "requests", 1, 2, now_ms))
+        view = memory.begin(begun, now_ms)
+        found.append((view.admitted, [(one.used, one.held) for one in view.spent]))
+        if view.admitted:
+            closing(memory, begun, view, now_ms, requests=1)
+    assert found == [(True, [(0, 1)]), (True, [(1, 1)]), (False, [(2, 0)]), (True, [(0, 1)])]
+
+
+def test_what_is_used_goes_to_the_window_held_and_concurrency_is_over_with_its_call() -> None:
+    memory, late = LocalMemory(), AT_MS + 60_000 - AT_MS % 60_000 - 1
+    lines = (tenant_line("minute", "requests", 1, 1, late), tenant_line("now", "concurrent_requests", 1, 1, late))
+    first = opening("a", *lines)
+    view = memory.begin(first, late)
+    assert [line.dimension for line in memory.begin(opening("b", *lines), late).short] == [
+        "requests",
+        "concurrent_requests",
+    ]
+    assert [line.dimension for line in memory.begin(opening("b", *lines), late + 1).short] == ["concurrent_requests"]
+    closing(memory, first, view, late + 1, requests=1)
+    assert memory.begin(opening("b", *lines), late + 1).admitted
+    assert [line.dimension for line in memory.begin(opening("c", *lines), late).short] == [
+        "requests",
+        "concurrent_requests",
+    ]
+
+
+def test_a_further_attempt_holds_of_a_tenant_what_it_holds_of_a_session() -> None:
+    memory = LocalMemory()
+    lines = (tenant_line("total", "output_tokens", 5, 12, AT_MS), tenant_line("total", "requests", 1, 1, AT_MS))
+    begun = opening("a", *lines)
+    memory.begin(begun, AT_MS)
+    assert [memory.extend(begun.token, lines, AT_MS) for _ in range(2)] == [True, False]
+    assert memory.begin(opening("b", lines[0]), AT_MS).spent[0].held == 10

@@ -21,13 +21,14 @@ from guardproxy.http.tokens import Keyring
 from guardproxy.store.approvals import Approval
 from guardproxy.store.audit import Entry, Wanted
 from guardproxy.store.redis import Store
+from guardproxy.store.registry import Key, Org, Secret, Team
 from tests.http import conforming
 from tests.store.kit import Agent
 
 ORG, KEY = "acme", b"k" * 32
 CALL = Held("delete_file", '{"path":"/data/planted-arguments"}', b'{"content":"planted-message"}')
 QUESTION = Held("ask_human", "{}", b"{}", question="planted-question?")
-IDS = {"approvals": "a1", "sessions": "run-1"}
+IDS = {"approvals": "a1", "sessions": "run-1", "orgs": "acme", "teams": "web", "keys": "k00000000000a"}
 """What `fill` makes, by the first part of a path."""
 
 
@@ -86,12 +87,20 @@ class Api:
             sealed = sealer.seal_held(name, held)
             asked = Approval(name, org, "run-9", "main", held.tool, now, now + 3_600_000, sealed)
             await self.store.approvals.open(org, asked)
+        spare = (Org("spare"), Team(org, "spare"))  # nothing belongs to them
+        for one in (
+            Org(org),
+            Team(org, "web"),
+            *spare,
+            Key(IDS["keys"], org, "web", secrets=(Secret("d" * 64, "gp-…"),)),
+        ):
+            await self.store.registry.put(one)
 
 
 @asynccontextmanager
 async def serving(store: Store, trusted: tuple[str, ...] = ()) -> AsyncIterator[Api]:
     keyring, app = Keyring(store, KEY), web.Application(client_max_size=4096)
-    v1 = AdminV1(store, KEY, ORG, gate=Gate(keyring, trusted), keyring=keyring, switch=Switch(store))
+    v1 = AdminV1(store, KEY, ORG, gate=Gate(keyring, trusted), keyring=keyring, switch=Switch(store), hash_key=KEY)
     app.add_subapp("/admin/v1", v1.application())
     runner = web.AppRunner(app)
     await runner.setup()

@@ -10,8 +10,21 @@ import pytest
 
 from guardproxy.api import chat
 from guardproxy.core import edit as edits
-from guardproxy.core.edit import AppendText, DropCalls, ForbidTools, PutBack, Reject, ReplaceText, Reply, SpliceUsage
-from guardproxy.core.model import Decision, Rung
+from guardproxy.core.edit import (
+    AppendText,
+    DropCalls,
+    ForbidTools,
+    LimitOutput,
+    PutBack,
+    Reject,
+    ReplaceText,
+    Reply,
+    SpliceUsage,
+)
+from guardproxy.core.model import Decision, Line, Rung
+from guardproxy.core.tenant_budget import Crossed, Due
+from guardproxy.core.view import Spent
+from guardproxy.core.windows import Budget
 from guardproxy.errors import BadAsk, GuardError, Overloaded, StoreError, UpstreamError
 from guardproxy.http import heading
 from guardproxy.http.outcome import Outcome
@@ -32,6 +45,8 @@ def turn(decision: Decision = CUT, *, begun: bool = True, **changes: Any) -> Any
         proxy=SimpleNamespace(telemetry=SimpleNamespace(trace_id=trace)),
         outcome=Outcome(),
         edits=(),
+        crossed=(),
+        seen=view,
         surface=chat,
     )
     made.__dict__.update(changes)
@@ -59,6 +74,11 @@ HEADERS: dict[str, tuple[Any, dict[str, str], set[str]]] = {
         {"edit": "advice,usage"},
         {"rule", "edit"},
     ),
+    "soft limits": (
+        turn(crossed=(Crossed(Due(Budget("org", "cost_microusd", "day", 9), "d:org:"), 80, 8),)),
+        {"budget-soft": "org cost_usd day=80%"},
+        {"rule", "budget-soft"},
+    ),
     "an error on purpose is no edit": (turn(edits=(Reject(400, "x", "y"),)), {}, {"rule"}),
 }  # fmt: skip
 
@@ -78,10 +98,11 @@ def test_a_turn_that_was_not_begun_says_what_it_can() -> None:
 
 def test_every_edit_has_a_name() -> None:
     made = (
-        AppendText(0, ""), ReplaceText(0, ""), PutBack(0), ForbidTools(), DropCalls(""), SpliceUsage(), Reply(""),
+        AppendText(0, ""), ReplaceText(0, ""), PutBack(0), ForbidTools(), DropCalls(""), LimitOutput(9), SpliceUsage(),
+        Reply(""),
     )  # fmt: skip
 
-    assert heading.names(made) == ("advice", "results", "rounds", "tools", "calls", "usage", "reply")
+    assert heading.names(made) == ("advice", "results", "rounds", "tools", "calls", "max_tokens", "usage", "reply")
     kinds = {kind for kind in vars(edits).values() if isinstance(kind, type) and issubclass(kind, edits.Edit)}
     assert kinds - {edits.Edit, Reject} == set(heading.NAMES)
 
@@ -116,3 +137,25 @@ def test_an_error_before_anything_was_begun() -> None:
     assert isinstance(answer.body, bytes)
 
     assert {"rule", "session_id", "trace_id"}.isdisjoint(json.loads(answer.body)["error"])
+
+
+LINES = {
+    # what was refused, used, headers, the kind that is named
+    "a budget": (Line("team", "cost_microusd", 5, 10, "t:team:red"), "budget.cost_usd", {"x-should-retry": "false"}),
+    "a rate": (Line("org", "concurrent_requests", 1, 10, "n:org:"), "rate.concurrent_requests", {"Retry-After": "1"}),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_budget_says_whose_and_how_much_and_a_rate_when_to_come_again(name: str) -> None:
+    line, rule, expected = LINES[name]
+    view = {"short": (line,), "spent": (Spent(line, 8, 1),), "admitted": False}
+    denied = turn(Decision("deny", Rung.CUT, rule, refused=line), view=view)
+    answer = heading.error(denied, BadAsk("no", status=429))
+    assert isinstance(answer.body, bytes)
+    said = json.loads(answer.body)["error"]["budget"]
+
+    assert (said["scope"], said["kind"]) == (line.scope, rule.partition(".")[2])
+    assert "red" not in answer.body.decode()
+    told = {name: answer.headers[name] for name in ("x-should-retry", "Retry-After") if name in answer.headers}
+    assert told == expected

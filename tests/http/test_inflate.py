@@ -49,13 +49,16 @@ def test_inflate(name: str, size: int) -> None:
         ("deflate", zlib.compress(BODY) + b"more"),
         ("deflate", b"\xff\xff\xff"),
     ],
+    ids=range(5),
 )
 def test_no_such_body(encoding: str, raw: bytes) -> None:
     with pytest.raises(zlib.error):
         Inflate(encoding, 1 << 20).feed(raw)
 
 
-@pytest.mark.parametrize("raw", [b"", b"\x1f", gzip.compress(BODY)[:-1], gzip.compress(b"") + b"\x1f\x8b"])
+@pytest.mark.parametrize(
+    "raw", [b"", b"\x1f", gzip.compress(BODY)[:-1], gzip.compress(b"") + b"\x1f\x8b"], ids=range(4)
+)
 def test_incomplete(raw: bytes) -> None:
     inflate = Inflate("gzip", 1 << 20)
     inflate.feed(raw)

@@ -40,9 +40,9 @@ async def test_a_key_is_kept_as_a_hash(store: Store) -> None:
 
 async def test_changes(store: Store) -> None:
     made = await ring(store).make_key(name="ci", models=["gpt-*"], expires="1d")
-    key = await ring(store).change(made.key.id, {"name": "nightly", "models": None, "routes": None})
+    _, key = await ring(store).change(made.key.id, {"name": "nightly", "models": None, "routes": None})
     assert (key.name, key.models) == ("nightly", ("gpt-*",))
-    key = await ring(store).change(key.id, {"models": [""], "routes": ["/v1/embeddings"], "expires": "never"})
+    _, key = await ring(store).change(key.id, {"models": [""], "routes": ["/v1/embeddings"], "expires": "never"})
     assert (key.models, key.routes, key.expires_ms, key.secrets) == ((), ("/v1/embeddings",), 0, made.key.secrets)
 
 
@@ -50,7 +50,7 @@ async def test_rotations(store: Store) -> None:
     made = await ring(store).make_key()
     secrets = [made.secret]
     for _ in range(keyring.OVERLAPPING + 2):
-        made = await ring(store).rotate(made.key.id, DAY)
+        _, made = await ring(store).rotate(made.key.id, DAY)
         secrets.insert(0, made.secret)
     assert len(made.key.secrets) == keyring.OVERLAPPING
     assert [one.shown for one in made.key.secrets] == [virtual_key.shown(s) for s in secrets[: keyring.OVERLAPPING]]
@@ -58,9 +58,9 @@ async def test_rotations(store: Store) -> None:
     found = [(await store.registry.find(virtual_key.digest(HASH, secret))).key for secret in secrets]
     assert [one is not None for one in found] == [n < keyring.OVERLAPPING for n in range(len(secrets))]
     ends = made.key.secrets[3].until_ms
-    made = await ring(store).rotate(made.key.id, 7 * DAY)
+    _, made = await ring(store).rotate(made.key.id, 7 * DAY)
     assert made.key.secrets[4].until_ms == ends  # one that was to end does not live longer for another rotation
-    made = await ring(store).rotate(made.key.id, 0)
+    _, made = await ring(store).rotate(made.key.id, 0)
     assert [virtual_key.digest(HASH, made.secret)] == [one.digest for one in made.key.secrets]
 
 
@@ -113,9 +113,11 @@ async def test_orgs_and_teams(store: Store) -> None:
     await ring(store).make_team("acme", "web")
     made = await ring(store).make_key("acme", "web")
     assert (made.key.org, made.key.team) == ("acme", "web")
-    assert not (await ring(store).switch_org("acme", on=False)).enabled
-    assert not (await ring(store).switch_team("acme", "web", on=False)).enabled
-    assert (await ring(store).switch_org("acme", on=True)).enabled
+    for on in (False, True):
+        before, after = await ring(store).switch_org("acme", on=on)
+        assert (before.enabled, after.enabled) == (not on, on)
+        team, now = await ring(store).switch_team("acme", "web", on=on)
+        assert (team.enabled, now.enabled) == (not on, on)
     for missing in (ring(store).switch_org("globex", on=True), ring(store).switch_team("acme", "mobile", on=True)):
         with pytest.raises(GuardError) as told:
             await missing

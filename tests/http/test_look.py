@@ -133,6 +133,7 @@ def test_a_usage_that_we_asked_for_is_taken_out() -> None:
         ("gzip", GATE, gzip.compress(b'{"a": 1}'), True),
         ("gzip", GATE, b"no gzip", False),
     ],
+    ids=range(8),
 )
 def test_readable_json(encoding: str, gate: Gate | None, data: bytes, readable: bool) -> None:
     look = Look(turn(stream=False), answer("whole", encoding), gate=gate)

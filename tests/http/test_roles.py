@@ -43,6 +43,7 @@ async def a_path(api: Api, route: Route, org: str = "") -> str:
         made, _ = await api.keyring.create("spare", "viewer", Actor("a test"))
         one = made.id
     one = "q1" if route.path.endswith("/answer") else one
+    one = "spare" if route.method == "DELETE" and kind in ("orgs", "teams") else one
     return route.path.replace("{id}", one) + (f"?org={org}" if org else "")
 
 
@@ -111,9 +112,9 @@ async def test_another_tenants_objects(route: Route, api: Api) -> None:
         got = await api.ask(route.method, await a_path(api, route, "acme"), route.example, who)
         assert (got.status, got.code) in {(403, "other_org"), (400, "invalid_request")}, got.body
         got = await api.ask(route.method, await a_path(api, route), route.example, who)
-        assert got.status in (200, 404), got.body
+        assert got.status in (200, 404) or got.code == "other_org", got.body
         assert "acme" not in str(got.body)
-        assert {one["org"] for one in got.body.get("items", [])} <= {"other"}
+        assert {one.get("org", one.get("name")) for one in got.body.get("items", [])} <= {"other"}
 
     assert [one for one in await api.entries() if one.actor not in ("a test", "root")] == [
         one for one in before if one.actor not in ("a test", "root")
@@ -141,7 +142,7 @@ async def test_an_etag_that_is_stale(route: Route, api: Api) -> None:
     await api.token("root", "owner")
     path = await a_path(api, route)
     verb = STATES.get(path.rpartition("/")[2])
-    whole = path if "{" not in route.path else path.rpartition("/")[0]
+    whole = path.rpartition("/")[0] if route.path.count("/") == 3 else path
     old = (await api.ask("GET", whole, None, "root")).headers["ETag"]
     if verb:
         await api.ask("POST", f"{whole}/{verb}", {}, "root")
@@ -158,9 +159,9 @@ async def test_an_etag_that_is_stale(route: Route, api: Api) -> None:
     done = await api.ask(route.method, path, route.example, "root", If_Match=seen.headers["ETag"])
 
     assert done.status in (route.status, *route.also), done.body
-    assert done.headers["ETag"] != seen.headers["ETag"]
+    assert done.headers.get("ETag") != seen.headers["ETag"]
     again = await api.ask(route.method, path, route.example, "root", If_Match=seen.headers["ETag"])
-    assert again.status in (409, 412), again.body
+    assert again.status in ((404,) if route.method == "DELETE" else (409, 412)), again.body
 
 
 async def test_of_ten_who_saw_the_same_one_changes_it(api: Api) -> None:

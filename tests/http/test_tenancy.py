@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from guardproxy import api
 from guardproxy.core.tenant import Tenant
 from guardproxy.errors import BadAsk, GuardError, StoreError
-from guardproxy.http import tenancy, virtual_key
+from guardproxy.http import route, tenancy, virtual_key
 from guardproxy.http.keyring import Keyring
 from guardproxy.http.tenancy import Tenancy
 from guardproxy.secrets import derive
@@ -195,7 +196,7 @@ async def test_models(store: Store, models: tuple[str, ...], model: str, open_: 
         ((), "GET", "/v1/chat/completions/chatcmpl-of-another", False),
         (("/v1/embeddings",), "POST", "/v1/embeddings", True),
         (("/v1/embeddings",), "POST", "/v1/embeddings?a=b", True),
-        (("/v1/embeddings",), "POST", "/v1/responses", False),
+        (("/v1/embeddings",), "POST", "/v1/fine_tuning/jobs", False),
         (("*",), "GET", "/v1/files", True),
     ],
 )
@@ -209,6 +210,22 @@ async def test_routes_that_are_not_read(
             assert answer.status == (200 if open_ else 403)
         assert [got.headers["Authorization"] for got in running.provider.got] == ["Bearer sk-provider"] * open_
         assert made.secret not in str([dict(got.headers) for got in running.provider.got])
+
+
+@pytest.mark.parametrize("path", [*api.PATHS, "/v1/soon"])
+async def test_what_is_read_is_open_to_a_key_by_itself(
+    store: Store, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A surface needs no `--route`; a key for certain models may use it, too. That nobody does without a key stays."""
+    monkeypatch.setattr(api, "PATHS", {**api.PATHS, "/v1/soon": api.SURFACES["chat"]})
+    route.resolve.cache_clear()
+    free, bound = await ring(store).make_key(), await ring(store).make_key(models=["m"])
+    async with keyed(store) as running:
+        for key in (free, bound):
+            answer = await running.post(ASK, bearer(key.secret), path)
+            assert answer.status not in (401, 403, 404), answer.json
+        assert (await running.post(ASK, {}, path)).status == 401
+    route.resolve.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -300,7 +317,7 @@ async def test_both_secrets_hold_while_a_rotation_overlaps(store: Store) -> None
     made = await ring(store).make_key()
     async with keyed(store) as running:
         session = (await running.post(ASK, bearer(made.secret))).headers["x-guardproxy-session-id"]
-        new = await ring(store).rotate(made.key.id, 60_000)
+        _, new = await ring(store).rotate(made.key.id, 60_000)
         assert new.secret != made.secret
         for secret in (made.secret, new.secret):
             named = {**bearer(secret), "x-guardproxy-session-id": session}
@@ -659,7 +676,7 @@ async def test_no_key_is_found_in_the_store_logs_spans_metrics_errors_or_at_the_
     caplog.set_level(logging.DEBUG)
     good, off = await ring(store).make_key(routes=["*"]), await ring(store).make_key(enabled=False)
     old, client = good.secret, "sk-of-the-client-0123456789"
-    new = await ring(store).rotate(good.key.id, 60_000)
+    _, new = await ring(store).rotate(good.key.id, 60_000)
     planted = [new.secret, old, off.secret, "gp-" + "Q" * 42, client, virtual_key.mint(HASH)]
     sink, seen = enter(otlp_sink()), b""
     told = Telemetry(config_of(telemetry={"otlp_endpoint": sink.url}).telemetry, derive(SECRET).trace, "test")

@@ -29,6 +29,7 @@ OTHER = b'{"error":{"message":"no such model","code":"model_not_found"}}'
         (gzip.compress(REFUSAL)[:20], "gzip", 400, 0),
         (REFUSAL, "br", 400, 0),  # an encoding that is not read here
     ],
+    ids=range(6),
 )
 async def test_a_refused_length_is_a_fact_of_the_thread(
     store: Store, heard: Heard, body: bytes, encoding: str, status: int, known: int

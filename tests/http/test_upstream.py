@@ -56,6 +56,16 @@ KEPT: dict[str, tuple[Pairs, dict[str, Any], Pairs]] = {
         {"key": "ours"},
         [("Authorization", "Bearer ours"), ENCODING],
     ),
+    "our key in its place, in Anthropic's protocol": (
+        [("X-Api-Key", "c"), ("Anthropic-Version", "2023-06-01"), ("authorization", "Bearer c")],
+        {"key": "ours"},
+        [("Anthropic-Version", "2023-06-01"), ("x-api-key", "ours"), ENCODING],
+    ),
+    "the client's key in Anthropic's protocol": (
+        [("x-api-key", "c"), ("anthropic-version", "2023-06-01"), ("anthropic-beta", "b")],
+        {},
+        [("x-api-key", "c"), ("anthropic-version", "2023-06-01"), ("anthropic-beta", "b"), ENCODING],
+    ),
     "an encoded body": ([("Content-Encoding", "gzip")], {}, [("Content-Encoding", "gzip"), ENCODING]),
     "a body that we decoded": ([("Content-Encoding", "gzip")], {"plain": True}, [ENCODING]),
     "encodings that we can read": (

@@ -32,13 +32,16 @@ def test_every_letter_counts() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "gp-", "sk-abc", MADE[:-1], f"{MADE}x", f"x{MADE}", MADE.upper(), f"{MADE}\n", MADE.replace("g", "ɡ", 1)],
+    ids=range(9),
 )
 def test_what_is_none(text: str) -> None:
     assert not keys.is_ours(text)
     assert not keys.genuine(ONE, text)
 
 
-@pytest.mark.parametrize(("text", "found"), [(MADE, True), (f"a {MADE} b", True), ("gp-short", False), ("", False)])
+@pytest.mark.parametrize(
+    ("text", "found"), [(MADE, True), (f"a {MADE} b", True), ("gp-short", False), ("", False)], ids=range(4)
+)
 def test_within(text: str, found: bool) -> None:
     assert keys.within(text) is found
 

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from guardproxy.core.tenant import Budget
+from guardproxy.core.windows import Budget
 from guardproxy.errors import GuardError, StoreError
 from guardproxy.store.redis import Store
 from guardproxy.store.registry import ANY, NONE, Found, Key, Org, Secret, Team

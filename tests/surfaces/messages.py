@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from guardproxy.api.messages import ask_of
 from guardproxy.core.model import Message
 
 if TYPE_CHECKING:
@@ -125,8 +126,7 @@ def messages(body: Json) -> list[Json]:
 def _chat(content: str | list[Json]) -> Json:
     if isinstance(content, str):
         return {"role": "assistant", "content": content}
-    text = "\n\n".join(block["text"] for block in content if block["type"] == "text")
-    message: Json = {"role": "assistant", "content": text or None}
+    message: Json = {"role": "assistant", "content": _words(content) or None}
     calls = [
         {
             "id": block["id"],
@@ -137,6 +137,16 @@ def _chat(content: str | list[Json]) -> Json:
         if block["type"] == "tool_use"
     ]
     return {**message, "tool_calls": calls} if calls else message
+
+
+def _words(content: Sequence[Json]) -> str:
+    """Blocks of text side by side are one text."""
+    parts: list[str] = []
+    for before, block in zip([{"type": ""}, *content], content, strict=False):
+        if block["type"] == "text":
+            gap = "\n\n" if parts and before["type"] != "text" else ""
+            parts.append(gap + block["text"])
+    return "".join(parts)
 
 
 def sound(body: Json) -> bool:
@@ -229,10 +239,7 @@ def _event(kind: str, **fields: Any) -> bytes:
 
 def neutral(message: Json) -> Message:
     """A message as the proxy sees it."""
-    from guardproxy.api import SURFACES  # the frame stands before the surface does
-
-    found: Message = SURFACES[NAME].ask_of(_messages([message])).tail[-1]
-    return found
+    return ask_of(_messages([message])).tail[-1]
 
 
 def unsaid(call: tuple[str, Any, Any]) -> str:

@@ -22,6 +22,7 @@ from guardproxy.http.sealed import CHECKPOINT, Held, Sealer
 from guardproxy.http.tokens import Keyring
 from guardproxy.store.approvals import Approval
 from guardproxy.store.redis import Store
+from guardproxy.store.registry import Key, Org, Secret, Team
 from tests.running import Running, fetch, provider
 
 ROOT = Path(__file__).parents[2]
@@ -65,6 +66,8 @@ def filled(proxy: Running) -> tuple[str, str]:
         ring = Keyring(store, keys.key_hash)
         made, secret = await ring.create("fuzz", "owner", Actor("a test"))
         await ring.create("another", "owner", Actor("a test"))
+        for one in (Org("default"), Team("default", "web"), Key("k00000000000a", secrets=(Secret("d" * 64, "gp-…"),))):
+            await store.registry.put(one)
         return secret, made.id
 
     return reach.ask(config, work)
@@ -80,6 +83,15 @@ parameters = { "path.id" = "a1" }
 [[operations]]
 include-path-regex = "/answer"
 parameters = { "path.id" = "q1" }
+[[operations]]
+include-path-regex = "/keys/"
+parameters = { "path.id" = "k00000000000a" }
+[[operations]]
+include-path-regex = "/teams/"
+parameters = { "path.id" = "web" }
+[[operations]]
+include-path-regex = "/orgs/"
+parameters = { "path.id" = "default" }
 [[operations]]
 include-path-regex = "/tokens/"
 parameters = { "path.id" = "TOKEN" }

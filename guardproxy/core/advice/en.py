@@ -89,6 +89,11 @@ SAID = "The model's last words: {said}"
 OPEN = "Open: the task itself. A new message that says what to do differently starts it again."
 OPEN_OVER = "Open: the task itself. This run is not continued; a new run, or a person, can take it up."
 OPEN_BUDGET = "Open: the task itself. Whoever governs the limits can raise them."
+RATE = "this request was not sent: its rate is used up for the moment. The same request may be sent again soon."
+SOFT = (
+    "{percent} % of the budget that this run draws on ({budget}) are used. Two ways on: come to a conclusion with what is "
+    "known; or, where that is not possible, do only what the task cannot do without."
+)
 HALTED = "This answer was stopped by the proxy that watches it: the same words came {count} times in it."
 
 NOT_MADE = "this call of `{tool}` was not carried out."

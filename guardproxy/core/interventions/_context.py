@@ -16,11 +16,12 @@ from guardproxy.core.view import View
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`put_back`: earlier advice that stands in this request again. `language`: en or zh."""
+    """`put_back`: earlier advice that stands in this request again. `language`: en or zh. `deny_status`: HTTP."""
 
     view: View
     language: str
     put_back: tuple[AppendText, ...] = ()
+    deny_status: int = 400
 
 
 def place(ask: Ask) -> int | None:

@@ -1,16 +1,24 @@
-"""deny: a hard budget has no room for this request. HTTP 400 `budget_exceeded`, no upstream call, nothing held."""
+"""deny: no room for this request. Nothing is held, and nothing goes upstream.
+
+A hard limit is HTTP 400 `budget_exceeded` unless the policy says otherwise: clients end on it, and neither the SDKs nor
+the second retry layers repeat it (`clients`, surprise 2). A rate is 429 `rate_limit_exceeded`, which they do repeat.
+"""
 
 from __future__ import annotations
 
 from guardproxy.core import advice
+from guardproxy.core.advice import limits
 from guardproxy.core.edit import Edit, Reject
 from guardproxy.core.interventions._context import Context, progress
-from guardproxy.core.model import Ask, Decision
+from guardproxy.core.model import Ask, Decision, Rung
 
-STATUS = 400
-"""Clients end on it, and neither the SDKs nor the second retry layers repeat it (`clients`, surprise 2)."""
+BUSY = 429
+"""Come again: what a rate answers."""
 
 
 def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...]:
     """The error, which says which limit, how much is used, and what was found."""
-    return (Reject(STATUS, "budget_exceeded", advice.summary(context.language, decision, progress(ask, decision))),)
+    if decision.rung is not Rung.CUT:  # a rate: the run goes on in a moment
+        return (Reject(BUSY, "rate_limit_exceeded", limits.rate_reached(context.language, decision)),)
+    text = advice.summary(context.language, decision, progress(ask, decision))
+    return (Reject(context.deny_status, "budget_exceeded", text),)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
-from guardproxy.http import people
+from guardproxy.http import keyring, people
 
 MOST, USUAL = 200, 50
 """Items of a page, at most and unless told."""
@@ -42,6 +42,9 @@ WHOLE = BeforeValidator(_whole)
 DIGITS = BeforeValidator(_digits)
 """Behind the bounds of a whole number in a query."""
 
+NAME = Field(json_schema_extra={"pattern": keyring.NAME.pattern, "minLength": 1, "maxLength": 63})
+"""What is said of the name of an org or a team; `http.keyring` refuses others, in words."""
+
 Line = Annotated[str, Field(max_length=people.LONGEST)]
 Milliseconds = Annotated[int, Field(ge=0, description="Since 1970, by the store's clock")]
 
@@ -58,6 +61,13 @@ class Page(Model):
 
     limit: Annotated[int, Field(ge=1, le=MOST), DIGITS] = USUAL
     cursor: Annotated[int, Field(ge=0, le=FAR), DIGITS] = 0
+
+
+class Named(Model):
+    """Which part of a list that is longer than `FAR`. `cursor`: what `next` of the part before said."""
+
+    limit: Annotated[int, Field(ge=1, le=MOST), DIGITS] = USUAL
+    cursor: Annotated[str, Field(max_length=200)] = ""
 
 
 class Problem(BaseModel):
@@ -82,6 +92,7 @@ class Document(BaseModel):
 
 
 M = TypeVar("M", bound=Model)
+T = TypeVar("T")
 
 
 def listing(item: type[M]) -> type[Any]:
@@ -96,3 +107,10 @@ def paged(page: type[Any], items: Sequence[Model], asked: Page) -> Any:
     limit, end = asked.limit, asked.cursor + asked.limit
     more = len(items) > limit and end <= FAR
     return page(items=list(items[:limit]), next=str(end) if more else None)
+
+
+def after(page: type[Any], found: Sequence[T], asked: Named, place: Callable[[T], str], shown: Callable[[T], M]) -> Any:
+    """A page of what lies behind the cursor. `found` is in the order of `place`: what comes or goes moves no other."""
+    rest = [one for one in found if place(one) > asked.cursor]
+    kept = rest[: asked.limit]
+    return page(items=[shown(one) for one in kept], next=place(kept[-1]) if len(rest) > len(kept) else None)

@@ -9,6 +9,7 @@ from typing import Any
 from guardproxy.errors import GuardError
 from guardproxy.http.approvals import Desk
 from guardproxy.http.auditing import Actor
+from guardproxy.http.keyring import Keyring as Tenants
 from guardproxy.http.objects._kinds import Model
 from guardproxy.http.sessions import Runs
 from guardproxy.http.switch import Switch
@@ -21,7 +22,7 @@ from guardproxy.store.redis import Store
 class Call:
     """One request that was admitted. `body` and `query` are of the route's models; `org` is the one that it is about.
 
-    `expect`: the etag of If-Match, "" = any.
+    `expect`: the etag of If-Match, "" = any. `hash_key`: `secrets.Keys.key_hash`.
     """
 
     actor: Actor
@@ -35,6 +36,16 @@ class Call:
     runs: Runs
     keyring: Keyring | None
     switch: Switch | None
+    hash_key: bytes
+
+    def tenants(self) -> Tenants:
+        """Orgs, teams and keys, to be changed in the name of who asks."""
+        return Tenants(self.store.registry, self.hash_key, self.by())
+
+    def only(self, org: str) -> None:
+        """`GuardError` 403 where the token is for another organisation than `org`, whether there is one or not."""
+        if self.actor.org not in ("", org):
+            raise GuardError(f"this token is for {self.actor.org} alone", status=403, code="other_org")
 
     def by(self) -> str:
         """Whose name is kept with a change. A token's name is never left out: the request may say anything."""

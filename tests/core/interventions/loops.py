@@ -18,14 +18,8 @@ RUN: tuple[Json, ...] = (
 STEPS: tuple[Step, ...] = tuple(step("f", '{"q": 1}', "nothing here", at) for at in range(3))
 NEAR = STEPS[0].near
 FINDING = Finding("repeated_call", 3, Triple(3, 4, 6), NEAR, (NEAR,), "f called 3 times in a row", (0, 1, 2))
-RUNGS = {
-    "nudge": Rung.NUDGE,
-    "firm": Rung.FIRM,
-    "finalize": Rung.FINALIZE,
-    "cut": Rung.CUT,
-    "deny": Rung.CUT,
-    "pause": Rung.CUT,
-}
+RUNGS = {"nudge": Rung.NUDGE, "firm": Rung.FIRM, "finalize": Rung.FINALIZE, "cut": Rung.CUT}
+RUNGS |= dict.fromkeys(("deny", "pause"), Rung.CUT)
 HIDDEN = re.compile(r"<system|NEVER mention|do not tell|ignore previous|call \"?done", re.IGNORECASE)
 
 

@@ -1,0 +1,55 @@
+"""What every surface reads of a request's fields, and how it says what is wrong with them. Shared by all surfaces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from guardproxy.errors import BadAsk
+
+
+def objects(parsed: Mapping[str, object], key: str) -> list[dict[str, object]]:
+    """The list of objects that must be there, with one at least."""
+    found = parsed.get(key)
+    if found is None:
+        raise BadAsk(f"`{key}` is missing.", code="missing_required_parameter", param=key)
+    if not isinstance(found, list):
+        raise wrong(key, "a list")
+    if not found:
+        raise BadAsk(f"`{key}` must hold at least one message.", code="invalid_value", param=key)
+    if set(map(type, found)) != {dict}:
+        index = next(index for index, one in enumerate(found) if not isinstance(one, dict))
+        raise wrong(f"{key}[{index}]", "an object")
+    return found
+
+
+def model_of(parsed: Mapping[str, object]) -> str:
+    """The model, which must be named."""
+    model = parsed.get("model")
+    if model is None or model == "":
+        raise BadAsk("`model` is missing.", code="missing_required_parameter", param="model")
+    if not isinstance(model, str):
+        raise wrong("model", "a string")
+    return model
+
+
+def boolean(parsed: Mapping[str, object], key: str) -> bool:
+    """True or false; what is absent or null is false."""
+    value = parsed.get(key)
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise wrong(key, "true or false")
+
+
+def count(parsed: Mapping[str, object], key: str) -> int | None:
+    """A positive integer; what is absent, null or not above zero (llama.cpp: -1 = no limit) is None."""
+    value = parsed.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+        raise wrong(key, "an integer")
+    return int(value) if value > 0 else None
+
+
+def wrong(param: str, kind: str) -> BadAsk:
+    """A field is of the wrong kind."""
+    return BadAsk(f"`{param}` must be {kind}.", code="invalid_type", param=param)

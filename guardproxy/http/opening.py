@@ -1,0 +1,72 @@
+"""The beginning of a turn: what the store is asked about it, and that nothing stays held if the client leaves then."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from guardproxy.core import session
+from guardproxy.core.view import Opening, TurnFact, View
+from guardproxy.errors import StoreError
+from guardproxy.http import remembering, room
+
+if TYPE_CHECKING:
+    from guardproxy.core.model import Ask
+    from guardproxy.http.turn import Turn
+
+
+def opening_of(turn: Turn) -> Opening:
+    """What the store is asked. The turn learns its prices on the way, what it may need, and whose budgets those are."""
+    proxy, ask, tenant = turn.proxy, turn.ask, turn.tenant
+    identity = remembering.identity(turn)
+    if not identity.fresh and not proxy.knows(identity):
+        ask = turn.ask = turn.surface.widen(ask)
+    turn.rates = proxy.prices.rates(ask.model, ask.parsed.get("service_tier"))
+    turn.need = room.need(turn)
+    turn.dues = proxy.budgets.of(tenant, ask.model, _now_ms(turn))
+    return Opening(
+        token=proxy.token(),
+        org=tenant.org,
+        identity=identity,
+        fact=_observed(turn, ask),
+        lines=room.lines(turn, turn.need),
+        lease_ms=proxy.lease_ms,
+        tooled=bool(ask.tools),
+        offset_ms=turn.offset_ms,
+        traceparent=turn.headers.get("traceparent", ""),
+    )
+
+
+def _now_ms(turn: Turn) -> int:
+    return turn.started_ns // 1_000_000 + turn.offset_ms
+
+
+def _observed(turn: Turn, ask: Ask) -> TurnFact:
+    tenant = turn.tenant
+    return session.observe(ask, turn.proxy.printer, _now_ms(turn), tenant.scope if tenant.key else "")
+
+
+def _whole(turn: Turn) -> Opening:
+    """The opening with all facts of the window, for a memory that has none of them."""
+    return replace(turn.opening, fact=_observed(turn, turn.surface.widen(turn.ask)))
+
+
+async def begin(turn: Turn) -> View:
+    """Trip 1. A client that leaves meanwhile must not leave a hold behind."""
+    try:
+        return await turn.proxy.books.begin(turn.opening, lambda: _whole(turn))
+    except asyncio.CancelledError:
+        turn.taken_back = True
+        turn.proxy.spawn(_take_back(turn))
+        raise
+
+
+async def _take_back(turn: Turn) -> None:
+    """Give back what an interrupted `begin` may hold: asked again by its token, the store answers the same."""
+    turn.outcome.outcome = "abandoned"
+    try:
+        turn.view = await turn.proxy.books.begin(turn.opening, lambda: _whole(turn))
+    except StoreError:
+        return  # the lease ends by itself
+    turn.settle()

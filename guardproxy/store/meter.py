@@ -1,0 +1,36 @@
+"""Counters of tenants beside those of sessions: holds of requests that are not read, and how budgets stand."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from guardproxy.core.model import Line
+from guardproxy.core.view import Spent, View
+from guardproxy.errors import StoreError
+from guardproxy.store._client import Client
+from guardproxy.store._codec import amounts_of, bare, integers, named, prefix
+
+
+class Meter:
+    """`Store.meter` is one. `register` makes an org known to the sweeper."""
+
+    def __init__(self, client: Client, register: Callable[[str], Awaitable[None]]) -> None:
+        self._client = client
+        self._register = register
+
+    async def hold(self, org: str, token: str, lines: Sequence[Line], lease_ms: int, offset_ms: int = 0) -> View:
+        """Hold what a request outside of any session needs, all or nothing. `Store.settle` ends it as any hold."""
+        await self._register(org)
+        scopes, dimensions, holds, limits, keyed, clocks = zip(*lines, strict=True)
+        _, keys, names, most = named(scopes, dimensions, limits, keyed, clocks)
+        words = bare((token, lease_ms, offset_ms, keys)), names, most + amounts_of(holds)
+        return _view(await self._client.run("meter", prefix(org).encode(), words), lines)
+
+
+def _view(reply: object, lines: Sequence[Line]) -> View:
+    if not isinstance(reply, bytes) or len(reply) != 16 * (len(lines) + 1):
+        raise StoreError("the store gave an answer to meter that cannot be read")
+    now, admitted, *amounts = integers(2 * len(lines) + 2).unpack(reply)
+    spent = tuple([Spent(*one) for one in zip(lines, amounts[::2], amounts[1::2], strict=True)])
+    short = tuple([one.line for one in spent if 0 <= one.line.limit < one.used + one.held + one.line.hold])
+    return View("", "", 0, now, admitted=admitted == 1, short=() if admitted else short, spent=spent, counted=False)
