@@ -25,7 +25,18 @@ def lines(config: Config, policy: Policy) -> Iterator[str]:
     yield from (f"hygiene.{kind}: {_mode(settings)}" for kind, settings in policy.hygiene.items() if _on(settings))
     yield from _finals(config, policy)
     yield from _ends(config, policy)
+    yield from _named(config)
     yield from config.price_list().complaints()
+
+
+def _named(config: Config) -> Iterator[str]:
+    """The policies beside the default one: their versions, and for what they are chosen."""
+    for name, one in config.policies_in_force().items():
+        section = config.policies.get(name)
+        if section is None:
+            continue
+        told = [f"{field} {', '.join(globs)}" for field in ("models", "agents") if (globs := getattr(section, field))]
+        yield f"policy {name}@{one.version}: {one.policy.mode}, for {' and '.join(told) or 'keys that name it'}"
 
 
 def _calls(policy: Policy) -> Iterator[str]:

@@ -11,7 +11,7 @@ from guardproxy.core.budget import DIMENSIONS, Limit
 from guardproxy.core.policy import PROFILES
 
 if TYPE_CHECKING:
-    from guardproxy.config import PolicySection
+    from guardproxy._policies import PolicySection
 
 
 def checks(policy: PolicySection) -> dict[str, object]:

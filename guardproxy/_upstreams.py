@@ -80,7 +80,7 @@ def warnings(
     for one in upstreams:
         yield from _in_vain(f"upstreams.{one.name}.models", one.models)
         for glob in one.rename:
-            if not any(covers(model, glob) or covers(glob, model) or _meet(model, glob) for model in one.models):
+            if not any(covers(model, glob) or covers(glob, model) or meet(model, glob) for model in one.models):
                 yield f"upstreams.{one.name}.rename: {glob!r} can never match: no glob of its models does"
         yield from _in_vain(f"upstreams.{one.name}.rename", tuple(one.rename))
     yield from _in_vain("prices.models", tuple(priced))
@@ -117,8 +117,8 @@ def covers(glob: str, other: str) -> bool:
     return fnmatchcase(other, glob)  # the signs of `other` can only have been taken by a `*`
 
 
-def _meet(one: str, other: str) -> bool:
-    """Whether a name may match both; in doubt it may."""
+def meet(one: str, other: str) -> bool:
+    """Whether a name may match both globs; in doubt it may."""
     head, tail = _plain(one), _plain(other)
     starts = all(a == b for a, b in zip(head[0], tail[0], strict=False))
     ends = all(a == b for a, b in zip(head[1][::-1], tail[1][::-1], strict=False))

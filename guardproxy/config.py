@@ -6,19 +6,19 @@ a document are reported at once. A running turn keeps the tree it began with: re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 
-from guardproxy import _document, _hosts, _kinds as kinds, _policy, _sections, _upstreams, price_file
+from guardproxy import _document, _hosts, _policies, _sections, _upstreams, _vain, price_file
 from guardproxy._budgets import Budgets
+from guardproxy._policies import InForce, Policies, PolicySection
 from guardproxy._settings import (
     Admin,
     Auth,
-    Limits,
     Listen,
     Outgoing,
     Overload,
@@ -27,67 +27,16 @@ from guardproxy._settings import (
     StoreSection,
     TelemetrySection,
     Upstream,
-    Verifier,
     Webhook,
 )
 from guardproxy._upstreams import Failover, NamedUpstream
 from guardproxy.api.chat import Options
-from guardproxy.core import completion, detectors, hygiene, presets, proposals
 from guardproxy.core.fingerprint import Rules
 from guardproxy.core.policy import Policy
 from guardproxy.core.pricing import Rates
-from guardproxy.core.terms import Approvals, Checkpoints, Final
 from guardproxy.core.tool_rules import ToolRules
 from guardproxy.core.windows import Budget
 from guardproxy.errors import ConfigError
-
-Detectors = _sections.detectors(Section, detectors.RULES)
-"""One section a rule: `enabled`, `mode`, and the fields of its Settings (a triple is written [nudge, firm, cut])."""
-
-Hygiene = _sections.parts(Section, "Hygiene", hygiene.KINDS)
-"""One section a kind of hygiene of tool results."""
-
-Completion = _sections.parts(Section, "Completion", completion.CHECKS)
-"""One section a check of final answers."""
-
-Arguments = _sections.section(Section, "Arguments", proposals.CHECKS["arguments"].Settings)
-FinalSection = _sections.section(Section, "FinalSection", Final)
-ApprovalsSection = _sections.section(Section, "ApprovalsSection", Approvals)
-CheckpointsSection = _sections.section(Section, "CheckpointsSection", Checkpoints)
-
-
-class PolicySection(Section):
-    """What is done about loops and budgets. `mode: observe` reports and does nothing. `detectors` over `preset`.
-
-    `deny_status` of `budget_exceeded`; `shrink_to_fit`: what has no room asks for less output; `unmetered`: what
-    becomes of routes that no budget counts, where there are `budgets`.
-
-    `refuse`: what becomes of a call that repeats a loop, or that is forbidden (`tools.deny`). `on_cut`, `on_budget`:
-    `pause` hands the run to a person in place of its end.
-    """
-
-    mode: Literal["enforce", "observe"] = "enforce"
-    language: Literal["auto", "en", "zh"] = "auto"
-    profile: Literal["coding", "qa", "cross_system", "none"] = "coding"
-    preset: Literal["strict", "balanced", "patient"] = "balanced"
-    limits: Limits = Limits()
-    detectors: Detectors = Field(default_factory=Detectors)  # type: ignore[valid-type]  # a model made at import
-    usage: Literal["splice", "estimate"] = "splice"
-    default_output_hold: kinds.Hold = 4096
-    refuse: kinds.Mode = "enforce"
-    arguments: Arguments = Field(default_factory=Arguments)  # type: ignore[valid-type]  # models made at import
-    hygiene: Hygiene = Field(default_factory=Hygiene)  # type: ignore[valid-type]
-    completion: Completion = Field(default_factory=Completion)  # type: ignore[valid-type]
-    final: FinalSection = Field(default_factory=FinalSection)  # type: ignore[valid-type]
-    approvals: ApprovalsSection = Field(default_factory=ApprovalsSection)  # type: ignore[valid-type]
-    checkpoints: CheckpointsSection = Field(default_factory=CheckpointsSection)  # type: ignore[valid-type]
-    verifier: Verifier = Verifier()
-    on_cut: Literal["cut", "pause"] = "cut"
-    on_budget: Literal["deny", "pause"] = "deny"
-    deny_status: kinds.DenyStatus = 400
-    shrink_to_fit: bool = False
-    unmetered: Literal["refuse", "pass"] = "refuse"
-
 
 Tools = _sections.section(Section, "Tools", Rules, ToolRules)
 """Knowledge about tools (the fields of `core.fingerprint.Rules`) and rules of single calls (`core.tool_rules`)."""
@@ -107,6 +56,7 @@ class Config(Section):
     failover: Failover = Failover()
     store: StoreSection = StoreSection()
     policy: PolicySection = Field(default_factory=PolicySection)
+    policies: Policies = Field(default_factory=dict)
     prices: Prices = Prices()
     budgets: Budgets = ()
     overload: Overload = Overload()
@@ -116,10 +66,16 @@ class Config(Section):
     tools: Tools = Field(default_factory=Tools)  # type: ignore[valid-type]  # a model made at import
     chat: Chat = Field(default_factory=Chat)  # type: ignore[valid-type]  # a model made at import
 
+    @model_validator(mode="before")
+    @classmethod
+    def _inherited(cls, document: object) -> object:
+        return _policies.inherited(document)
+
     @model_validator(mode="after")
     def _closed(self) -> Config:
         """Nobody serves the world by mistake, has keys that are not used, or asks a server inside by its address."""
         urls = {"webhook.url": self.webhook.url, "policy.verifier.url": self.policy.verifier.url}
+        urls |= {f"policies.{name}.verifier.url": one.verifier.url for name, one in self.policies.items()}
         _hosts.check(urls, self.outgoing.private_hosts)
         if self.auth.opens(self.listen.host):
             raise ValueError(
@@ -185,7 +141,20 @@ class Config(Section):
             keyless = {}
         elif default and not self.upstream.api_key:
             keyless[_upstreams.RESERVED] = self.upstream.url
-        return list(_upstreams.warnings(self.upstreams, self.prices.models, default=default, keyless=keyless))
+        found = list(_upstreams.warnings(self.upstreams, self.prices.models, default=default, keyless=keyless))
+        return found + list(self._vain())
+
+    def _vain(self) -> Iterator[str]:
+        """Rules of policies, tools and budgets that can never match."""
+        yield from _vain.policies(self.policies)
+        for name, one in self.policies_in_force().items():
+            yield from _vain.tools("" if name == _policies.DEFAULT else f"policies.{name}.", one.policy)
+        if self.has_default:
+            return  # it serves all models
+        served = [glob for one in self.upstreams for glob in one.models]
+        for name, named in self.policies.items():
+            yield from _vain.models(f"policies.{name}.models", named.models, served)
+        yield from _vain.models("budgets", [one.match for one in self.budgets if one.scope == "model"], served)
 
     @property
     def data_dir(self) -> Path:
@@ -193,31 +162,17 @@ class Config(Section):
         return Path(self.store.data_dir).expanduser()
 
     def policy_value(self) -> Policy:
-        """The policy as `core` takes it."""
-        policy = self.policy
-        settings, modes = _sections.chosen(policy.detectors, presets.preset_settings(policy.preset))
-        observe = policy.mode == "observe"
-        return Policy(
-            mode=policy.mode,
-            language=policy.language,
-            detectors=settings,
-            modes=modes,
-            limits=_policy.limits(policy),
-            default_output_hold=policy.default_output_hold,
-            splice_usage=policy.usage == "splice",
-            tools=_sections.value(self.tools, ToolRules),
-            proposals=_policy.checks(policy),
-            hygiene=_sections.values(policy.hygiene, hygiene.KINDS, observe=observe),
-            completion=_sections.values(policy.completion, completion.CHECKS, observe=observe),
-            final=_sections.value(policy.final, Final),
-            approvals=_sections.value(policy.approvals, Approvals),
-            checkpoints=_sections.value(policy.checkpoints, Checkpoints),
-            on_cut=policy.on_cut,
-            on_budget=policy.on_budget,
-            deny_status=policy.deny_status,
-            shrink_to_fit=policy.shrink_to_fit,
-            unmetered=policy.unmetered,
-        )
+        """The default policy as `core` takes it."""
+        return _policies.value(self.policy, self._tool_rules)
+
+    def policies_in_force(self) -> dict[str, InForce]:
+        """All policies by name, the default one first."""
+        every = {_policies.DEFAULT: self.policy, **self.policies}
+        return {name: _policies.in_force(name, one, self._tool_rules) for name, one in every.items()}
+
+    @property
+    def _tool_rules(self) -> ToolRules:
+        return _sections.value(self.tools, ToolRules)
 
     def budget_values(self) -> tuple[Budget, ...]:
         """The budgets of the default org as `core` takes them."""

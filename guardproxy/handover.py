@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from guardproxy.http.approvals import Desk, Shown
     from guardproxy.http.sealed import Sealer
     from guardproxy.http.sessions import Checkpoint, Run, Runs
-    from guardproxy.store.approvals import Approval
 
 T = TypeVar("T")
 
@@ -127,9 +126,14 @@ def _with_desk(config: Config, org: str, work: Callable[[Desk], Awaitable[T]], *
 
 
 def _decide(
-    config: Config, given: argparse.Namespace, work: Callable[[Desk], Awaitable[Shown]], *, reads: bool = True
-) -> Approval:
-    """Decide, and write into the audit who did."""
+    config: Config,
+    given: argparse.Namespace,
+    said: str,
+    work: Callable[[Desk], Awaitable[Shown]],
+    *,
+    reads: bool = True,
+) -> None:
+    """Decide, write into the audit who did, and say what was decided and what happens next."""
     from guardproxy.http import approvals, auditing  # noqa: PLC0415
 
     async def noted(desk: Desk) -> Shown:
@@ -140,7 +144,8 @@ def _decide(
         await desk.note(entry, getattr(given, "why", ""))
         return after
 
-    return _with_desk(config, given.org, noted, reads=reads).approval
+    one = _with_desk(config, given.org, noted, reads=reads).approval
+    print(f"approval {one.id}: {said.format(by=one.by, tool=one.tool)}; {approvals.what_next(one)}")
 
 
 def _with_runs(config: Config, org: str, work: Callable[[Runs], Awaitable[T]], *, reads: bool = False) -> T:
@@ -202,22 +207,17 @@ def _show_approval(config: Config, given: argparse.Namespace) -> None:
 
 
 def _approve(config: Config, given: argparse.Namespace) -> None:
-    by = _by(given)
-    one = _decide(config, given, lambda desk: desk.approve(given.subject, by, given.why, given.args))
-    edited = " with edited arguments" if given.args is not None else ""
-    print(f"approval {one.id}: {one.by} approves {one.tool}{edited}; the agent is handed the call once")
+    said = "{by} approves {tool} with edited arguments" if given.args is not None else "{by} approves {tool}"
+    _decide(config, given, said, lambda desk: desk.approve(given.subject, _by(given), given.why, given.args))
 
 
 def _deny(config: Config, given: argparse.Namespace) -> None:
-    by = _by(given)
-    one = _decide(config, given, lambda desk: desk.deny(given.subject, by, given.why), reads=False)
-    print(f"approval {one.id}: {one.by} denies {one.tool}; the model is told so")
+    said = "{by} denies {tool}"
+    _decide(config, given, said, lambda desk: desk.deny(given.subject, _by(given), given.why), reads=False)
 
 
 def _answer(config: Config, given: argparse.Namespace) -> None:
-    by = _by(given)
-    one = _decide(config, given, lambda desk: desk.answer(given.subject, by, given.text))
-    print(f"approval {one.id}: answered by {one.by}; the model is told with the next request of its run")
+    _decide(config, given, "answered by {by}", lambda desk: desk.answer(given.subject, _by(given), given.text))
 
 
 def _list_sessions(config: Config, given: argparse.Namespace) -> None:

@@ -27,6 +27,8 @@ from tests.scenes import Heard
 from tests.surfaces import chat, raw_messages, unsaid
 
 Call = tuple[str, str, str]
+STANDS = f"{GUARD_MARK} Note from the proxy that watches this run: here the run "
+"""Begins what the model reads where a notice of ours stands in the client's history."""
 ROLES = {"user": "U", "system": "S", "developer": "S", "tool": "T", "function": "T", "assistant": "A"}
 
 
@@ -387,6 +389,9 @@ def upstream(client: Sequence[Json], sent: Sequence[Json]) -> None:
     rest = iter([one["id"] for message in sent for one in message.get("tool_calls") or ()])
     assert all(one in rest for one in known), "a call is lost, or its id was changed"
     assert not any(HIDDEN.search(text) for text in ours(sent, client))
+    said = [str(one["content"]) for one in sent if one["role"] == "assistant" and GUARD_MARK in str(one["content"])]
+    assert all(STANDS in text for text in said), f"the model reads our notice as its own words: {said}"
+    assert GUARD_MARK not in str(sent[-1]["content"]) or sent[-1]["role"] != "assistant", "the last word is ours"
 
 
 def ours(sent: Sequence[Json], client: Sequence[Json]) -> list[str]:

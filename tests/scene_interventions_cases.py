@@ -170,7 +170,7 @@ def of_budgets() -> list[Plot]:
                 replace(work, answers=(big,)),
                 handed,
                 Do("extend", "worth it", {"total_tokens": 5_000}),
-                replace(more, sent=("U A(r1) T(r1) A",)),
+                replace(more, sent=("U A(r1) T(r1)",)),
             ],
             policy={**spent, "on_budget": "pause"},
             ends="active",

@@ -183,6 +183,12 @@ def each() -> list[Plot]:
 NEEDS: Json = {"completion": {"required_tools": {"tools": ["run_tests"]}}}
 TESTS = call("run_tests", "t1")
 UNTESTED = Said("All done.")
+UNPASSED = (
+    r".*did not pass its checks, and is not handed on\. Times that the model was asked to put it right: 2\.\n"
+    r"Not passed: .*'run_tests'.*\n.*kept for a person: guardproxy sessions show plot-"
+)
+PAUSES = f"{UNPASSED}.*To go on: guardproxy sessions resume plot-.*"
+AFTER = Ask((calls(TESTS),), ("t1",), user="Run the tests.", sent=("U A U A U A U A U",))
 PERSON = Do("resume", "I have looked at it")
 
 
@@ -226,23 +232,53 @@ def bounds() -> list[Plot]:
         Plot(
             "never passed: cut",
             [
-                replace(never, text=".*did not pass its checks.*", verdict="cut", rule="completion.required_tools"),
+                replace(never, text=f"{UNPASSED}[^§]*", verdict="cut", rule="completion.required_tools"),
                 Ask((), text=".*ended before.*", verdict="cut", rule="completion.required_tools"),
             ],
             policy={**NEEDS, "final": {**HOLD, "on_failure": "cut"}},
             ends="closed",
         ),
         Plot(
+            "never passed: cut, and taken up again by the user",
+            [
+                replace(never, text=f"{UNPASSED}[^§]*", verdict="cut", rule="completion.required_tools"),
+                replace(AFTER, says="here the run was stopped; it was let go on afterwards"),
+            ],
+            policy={**NEEDS, "final": {**HOLD, "on_failure": "cut"}},
+        ),
+        Plot(
             "never passed: a person takes over, and lets it go on",
             [
-                replace(never, text=".*did not pass its checks.*", verdict="pause", rule="completion.required_tools"),
-                Ask((), text=".*paused by the proxy.*", verdict="pause", rule="paused.loop"),
+                replace(never, text=PAUSES, verdict="pause", rule="completion.required_tools"),
+                Ask((), text=".*paused by the proxy.*did not pass its checks.*", verdict="pause", rule="paused.check"),
                 PERSON,
-                Ask((calls(TESTS),), ("t1",), user="Run the tests."),
+                replace(AFTER, says="needs a result of `run_tests`"),
                 Ask((Said("Tested."),), text="Tested.", headers=PASSED),
             ],
             policy={**NEEDS, "final": {**HOLD, "on_failure": "pause"}},
             ends="active",
+        ),
+        Plot(
+            "never passed: let go on without a word, the model is asked to mend it",
+            [
+                replace(never, text=PAUSES, verdict="pause", rule="completion.required_tools"),
+                PERSON,
+                replace(AFTER, user="", sent=("U A U A U A U",), says="needs a result of `run_tests`"),
+                Ask((Said("Tested."),), text="Tested.", headers=PASSED, sent=("U A U A U A U A(t1) T(t1)",)),
+            ],
+            policy={**NEEDS, "final": {**HOLD, "on_failure": "pause"}},
+            ends="active",
+        ),
+        Plot(
+            "never asked again: it says no more than it is",
+            [
+                replace(
+                    held(UNTESTED, text=".*is not handed on\\.\nNot passed: .*", headers=FAILED),
+                    verdict="pause",
+                    rule="completion.required_tools",
+                )
+            ],
+            policy={**NEEDS, "final": {**HOLD, "retries": 0, "on_failure": "pause"}},
         ),
         Plot(
             "asked once only",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import ANY
 
 from tests.live import Said
 from tests.scene_interventions import Ask, Do, Later, Plot, call, calls
@@ -11,6 +12,9 @@ APPROVAL = {"approval": ["delete"]}
 HOLD = {"approvals": {"way": "hold", "hold_seconds": 20}}
 BRIEF = {"approvals": {"way": "hold", "hold_seconds": 1}}
 GONE, READ, MAIL = call("delete", "d1", path="a"), call("read", "r1", path="a"), call("send_mail", "m1", to="bob")
+HUMAN = {"human": ["ask_human"]}
+WHY = call("ask_human", "h1", question="Which of the two shops?")
+QUESTION = ".*asks a person.*Which of the two shops.*"
 NOTICE = r".*`delete`.*needs a person's approval.*Approval: apr_\w+.*"
 PAUSED = ".*paused by a call that waits.*"
 ASKED = Ask((calls(GONE),), text=NOTICE, verdict="pause", rule="tools.approval", sent=("U",))
@@ -128,7 +132,22 @@ def answered() -> list[Plot]:
                 ASKED,
                 Do("approve"),
                 replace(released, lost=True),
-                Ask((calls(call("delete", "d2", path="a")),), text=NOTICE, verdict="pause", rule="tools.approval"),
+                Ask(
+                    (calls(call("delete", "d2", path="a")),),
+                    text=NOTICE,
+                    verdict="pause",
+                    rule="tools.approval",
+                    sent=("U A U A(d1) T(d1)",),
+                    says="handed on once; whether it was carried out is not known",
+                    headers={"x-guardproxy-notice": "^approved-call-not-shown$"},
+                ),
+                Do("deny"),
+                Ask(
+                    (Said("I leave it."),),
+                    text="I leave it.",
+                    user="Go on.",
+                    sent=("U A U A(d1) T(d1) A(d2) T(d2) A U",),
+                ),
             ],
             tools=APPROVAL,
         ),
@@ -140,7 +159,7 @@ def answered() -> list[Plot]:
                 replace(WAITS, user=""),
                 Do("approve"),
                 Ask((), ("d1",)),
-                replace(DONE, sent=("U A(r1) T(r1) A A(d1) T(d1)",)),
+                replace(DONE, sent=("U A(r1) T(r1) A(d1) T(d1)",)),
             ],
             tools=APPROVAL,
         ),
@@ -154,6 +173,28 @@ def answered() -> list[Plot]:
                 Ask((Said("Yes."),), text="Yes.", user="Sure?", sent=("U A(r1) T(r1) A(d1) T(d1) A U",)),
             ],
             tools=APPROVAL,
+        ),
+        Plot(
+            "asked again without a word, and denied: no request ends with the assistant",
+            [
+                ASKED,
+                replace(WAITS, user=""),
+                replace(WAITS, user=""),
+                Do("deny"),
+                Ask((Said("I leave it."),), text="I leave it.", sent=("U A(d1) T(d1)",), says="declined"),
+                Ask((Said("Yes."),), text="Yes.", user="Sure?", sent=("U A(d1) T(d1) A U",)),
+            ],
+            tools=APPROVAL,
+        ),
+        Plot(
+            "why it is asked is told",
+            [
+                replace(
+                    ASKED,
+                    text=f"{NOTICE}Reason: it cannot be undone.*approve apr_.*Once a person has decided.*next.*",
+                )
+            ],
+            tools={"approval": [{"tool": "delete", "reason": "it cannot be undone"}]},
         ),
         Plot(
             "a tool without a rule is not asked about",
@@ -307,7 +348,7 @@ def beside() -> list[Plot]:
 def held() -> list[Plot]:
     """The request waits."""
     one = Ask(
-        (calls(GONE, text="So:"),), ("d1",), "So:", verdict="pause", rule="tools.approval", meanwhile=Do("approve")
+        (calls(GONE, text="So:"),), ("d1",), "So:", meanwhile=Do("approve"), report={"approval": (ANY, "approved")}
     )
     two = replace(one, answers=(calls(READ, GONE),), text="")
     denied = Ask(
@@ -350,7 +391,7 @@ def held() -> list[Plot]:
         Plot(
             "held next to another call, denied: the other goes on",
             [
-                replace(two, gets=("r1",), verdict="refuse", meanwhile=Do("deny")),
+                replace(two, gets=("r1",), verdict="refuse", rule="tools.approval", meanwhile=Do("deny"), report={}),
                 replace(DONE, sent=("U A(r1,d1) T(d1) T(r1)",)),
             ],
             tools=APPROVAL,
@@ -383,6 +424,56 @@ def held() -> list[Plot]:
             policy=BRIEF,
         ),
         Plot(
+            "a question is held, too: the answer is the call's result, in the same turn",
+            [
+                Ask(
+                    (calls(WHY), Said("Bern.")),
+                    text="Bern.",
+                    meanwhile=Do("answer", "The one in Bern."),
+                    sent=("U", "U A(h1) T(h1)"),
+                    report={"approval": (ANY, "answered")},
+                ),
+                Ask((Said("Yes."),), text="Yes.", user="Sure?", sent=("U A(h1) T(h1) A U",), quiet=True),
+            ],
+            tools=HUMAN,
+            policy=HOLD,
+            ends="active",
+        ),
+        Plot(
+            "a question that is held next to another call: that one goes on",
+            [
+                Ask((calls(READ, WHY),), ("r1",), meanwhile=Do("answer", "The one in Bern.")),
+                replace(DONE, sent=("U A(r1,h1) T(h1) T(r1)",), quiet=True),
+            ],
+            tools=HUMAN,
+            policy=HOLD,
+        ),
+        Plot(
+            "a question that is held too long, answered with the next message",
+            [
+                Ask((calls(WHY),), text=QUESTION, verdict="pause", rule="tools.human", sent=("U",)),
+                Ask((Said("Bern."),), text="Bern.", user="The one in Bern.", sent=("U A(h1) T(h1) A U",)),
+            ],
+            tools=HUMAN,
+            policy=BRIEF,
+            ends="active",
+        ),
+        Plot(
+            "a question that is held until nobody has answered in time",
+            [
+                Ask(
+                    (calls(WHY), Said("I take Bern.")),
+                    text="I take Bern.",
+                    verdict="refuse",
+                    rule="tools.human",
+                    sent=("U", "U A(h1) T(h1)"),
+                    says="asked a person, and nobody answered in time",
+                )
+            ],
+            tools=HUMAN,
+            policy={"approvals": {"way": "hold", "hold_seconds": 20, "expire_seconds": 1}},
+        ),
+        Plot(
             "held until nobody has decided in time",
             [
                 replace(denied, meanwhile=None, says="nobody decided in time"),
@@ -396,9 +487,7 @@ def held() -> list[Plot]:
 
 def questions() -> list[Plot]:
     """The model asks a person; results come later."""
-    human = {"human": ["ask_human"]}
-    why = call("ask_human", "h1", question="Which of the two shops?")
-    notice = ".*asks a person.*Which of the two shops.*"
+    human, why, notice = HUMAN, WHY, QUESTION
     asked = Ask((calls(why),), text=notice, verdict="pause", rule="tools.human", sent=("U",))
     job = call("deploy", "j1")
     return [
@@ -416,7 +505,19 @@ def questions() -> list[Plot]:
         ),
         Plot(
             "a question, answered with the next message",
-            [asked, Ask((Said("Bern."),), text="Bern.", user="The one in Bern.", sent=("U A U",))],
+            [
+                asked,
+                Ask(
+                    (Said("Bern."),),
+                    text="Bern.",
+                    user="The one in Bern.",
+                    sent=("U A(h1) T(h1) A U",),
+                    says="(?s)the user answers with the next message.*here the run asked a person.*Which of the two",
+                    report={"approval": (ANY, "answered")},
+                ),
+                Do("answer", "Basel.", fails="already_decided"),
+                Ask((Said("Yes."),), text="Yes.", user="Sure?", sent=("U A(h1) T(h1) A U A U",)),
+            ],
             tools=human,
             ends="active",
         ),

@@ -47,7 +47,7 @@ def by_people() -> list[Plot]:
                 *[replace(PAUSED, user="And?")] * 3,
                 replace(PAUSED, user="And?", status=400, error="session_paused"),
                 Do("resume"),
-                replace(NEXT, user="Go on.", quiet=True),
+                replace(NEXT, user="Go on.", says="here the run was paused by an operator; it was let go on"),
             ],
         ),
         Plot(

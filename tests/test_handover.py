@@ -94,12 +94,18 @@ def test_approvals(file: Path, run: Run, key: bytes) -> None:
     assert (code, 'arguments  {"path":"/data/a.csv"}\n' in out) == (0, True)
     assert run("approvals", "approve", "a1", "--args", '{"path":"b"}', "--why", "a copy", "--by", "ann") == (
         0,
-        "approval a1: ann approves delete_file with edited arguments; the agent is handed the call once\n",
+        (
+            "approval a1: ann approves delete_file with edited arguments; "
+            "the call is handed on: at once where its request is held, else with the client's next message\n"
+        ),
         "",
     )
     assert run("approvals", "deny", "a2", "--why", "too dear", "--by", "ann") == (
         0,
-        "approval a2: ann denies delete_file; the model is told so\n",
+        (
+            "approval a2: ann denies delete_file; "
+            "the model is told: at once where its request is held, else with the client's next message\n"
+        ),
         "",
     )
     code, out, _ = run("approvals", "answer", "q1", "the second", "--by", "bob")

@@ -28,6 +28,8 @@ ELSEWHERE = {
     "core/advice/en.py": ("tests/core/test_advice.py", "texts are data; one table for both languages"),
     "core/advice/zh.py": ("tests/core/test_advice.py", "texts are data; one table for both languages"),
     "core/advice/limits.py": ("tests/core/test_advice.py", "one table for all texts"),
+    "core/advice/people.py": ("tests/core/test_advice.py", "one table for all texts"),
+    "http/resuming.py": ("tests/http/test_approving.py", "a call is asked about and resumed in one test"),
     "core/view.py": ("tests/store", "values only; what the store is asked and answers"),
     "replaying/told.py": ("tests/test_replay.py", "values only; what a replay makes of a run"),
     "demo/local.py": ("tests/demo/test_run.py", "needs the extra local-model; run there if it is installed"),

@@ -54,7 +54,7 @@ class _Partial:
 
     def piece(self, call_id: str, name: str, arguments: str) -> bool:
         """Whether a name goes on with the one we have: the call is known, and nothing but its name has come yet."""
-        begun = bool(self.name) and name != self.name and bool(self.id) and self.index is not None
+        begun = bool(self.name) and name != self.name and self.index is not None
         return begun and call_id in ("", self.id) and not arguments and not self.size
 
     def take(self, call_id: str, name: str, arguments: str, chunk: int) -> None:

@@ -96,6 +96,7 @@ def put_back(raw: bytes, text: bytes, spans: Sequence[Span], edits: Sequence[Put
     conversation is the beginning of all later ones.
     """
     splices: list[Splice] = []
+    gone: list[Splice] = []
     for edit in sorted(edits, key=lambda edit: edit.index):
         if edit.index > len(spans):
             continue
@@ -105,13 +106,29 @@ def put_back(raw: bytes, text: bytes, spans: Sequence[Span], edits: Sequence[Put
             splices += [in_front(spans, edit.index, edit.after)] if edit.after else []
             continue
         start, _ = spans[edit.index]
-        if edit.said:
+        if edit.instead:
+            if _left_out(raw, spans, edit.index):
+                gone.append((spans[edit.index - 1][1], spans[edit.index][1], b""))
+            else:
+                splices += replace_in(raw, text, start, edit.instead, ())
+        elif edit.said:
             splices += unsay(raw, text, start, edit.said)
         if edit.calls:
             splices += _add_calls(text, start, edit.calls)
         if edit.after:
             splices += _answer(raw, spans, edit)
-    return splices
+    return splices + gone  # last: what stands in front of a message that is left out goes before it
+
+
+def _left_out(raw: bytes, spans: Sequence[Span], index: int) -> bool:
+    """Whether a notice of ours is no turn of its own: nothing is behind it, or the assistant goes on.
+
+    What comes later changes that for no request that was sent: what was left out at the end then stands behind it.
+    """
+    if not index:
+        return False
+    behind = peek(raw[slice(*spans[index + 1])]) if index + 1 < len(spans) else None
+    return not isinstance(behind, Mapping) or behind.get("role") == "assistant"
 
 
 def in_front(spans: Sequence[Span], index: int, messages: Sequence[bytes]) -> Splice:

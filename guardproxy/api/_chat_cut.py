@@ -69,10 +69,8 @@ class StreamCut:
             self._base |= {key: payload[key] for key in _META if payload.get(key) is not None}
 
     def _without_calls(self, entry: dict[str, object]) -> bool:
-        delta = _said(entry)
-        taken = [key for key in CALLS if delta.get(key)]
-        for key in taken:
-            del delta[key]
+        parts = [part for key in ("delta", "message") if isinstance(part := entry.get(key), dict)]
+        taken = [part.pop(key) for part in parts for key in CALLS if part.get(key)]
         self._dropped = self._dropped or bool(taken)
         if not taken and _role(entry):
             self._role = True

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from guardproxy.api._answer import Answer
-from guardproxy.api._calls import MAX_CALLS
+from guardproxy.api._calls import MAX_CALLS, inner_of
+from guardproxy.api._clear import Clear, Piece
 from guardproxy.api._gate import GAP, Gate, Joint, summed
 from guardproxy.api._gathered import Fields, Gathered
 from guardproxy.api._joined import Joined
 from guardproxy.api._kinds import Kind, base_in, blocks_in, ends, kind, newest_usage, payload_of, role_in, speaks
+from guardproxy.api._names import Names
 from guardproxy.api._sse import Decoder
 from guardproxy.api._watcher import Way
 
@@ -35,13 +37,16 @@ class GatedStream:
         self._joint = joint
         self._joined = Joined(joint) if joint is not None else None
         self._decoder = Decoder()
-        self._events: list[bytes] = []  # as the provider sent them
+        self._clear = Clear(answer, firm=self._gate.firm)
+        self._names = Names()
+        self._events: list[bytes] = []  # as they are read
         self._passed: list[bytes] = []
-        self._held: list[bytes] = []
+        self._held: list[Piece] = []
         self._spoke = False  # something that is held has text
         self._early = 0  # calls that passed
         self._late = 0  # events with calls that are held
-        self._wanted: dict[str, bool] = {}
+        self._asked: set[str] = set()  # names of which it is known whether their calls are wanted
+        self._heard = 0  # pieces of names that were looked at
         self._shut = False  # a call that is wanted was seen
         self._final = self._gate.text  # what comes may be a final answer, which is held
         self._open = False  # it was judged
@@ -66,6 +71,11 @@ class GatedStream:
         """Something is held."""
         return bool(self._held)
 
+    @property
+    def unread(self) -> int:
+        """Events that nobody can read, and that were left out."""
+        return self._clear.unread
+
     def feed(self, chunk: bytes) -> bytes:
         out = b"".join([self._take(event) for event in self._decoder.feed(chunk)])
         return chunk if out == chunk else out
@@ -89,9 +99,9 @@ class GatedStream:
             return b""
         held, self._held = self._held, []
         self._open = True
-        if self._joined is None and (keep is None or not self._lacks(keep)):
+        if self._joined is None and (keep is None or not self._lacks(keep)) and not self._doubtful():
             self._given = self._count() - self._early
-            return b"".join([self._give(event) for event in held])
+            return b"".join([self._give(piece) for piece in held])
         self._changed = True
         return self._release(held, keep)
 
@@ -120,38 +130,41 @@ class GatedStream:
         )
 
     def _take(self, event: bytes) -> bytes:
-        self._events.append(event)
-        out = self._edit(event)
-        if out is event:
-            return self._pass(event)
+        return b"".join([self._edited(piece) for piece in self._clear.pieces(event)])
+
+    def _edited(self, piece: Piece) -> bytes:
+        self._events.append(piece.plain)
+        out = self._edit(piece.plain)
+        if out is piece.plain:
+            return self._pass(piece)
         return self._pass_all(out) if out else b""
 
     def _pass_all(self, out: bytes) -> bytes:
         splitter = Decoder()
-        events = [*splitter.feed(out), splitter.rest()]
-        return b"".join([self._pass(event) for event in events if event])
+        events = [event for event in (*splitter.feed(out), splitter.rest()) if event]
+        return b"".join([self._pass(Piece(event, event, kind(event) is Kind.CALL)) for event in events])
 
-    def _pass(self, event: bytes) -> bytes:
-        if self._open or (not self._held and not self._final and self._count() == self._early):
-            return self._give(event)
-        what = kind(event)
-        if what is Kind.CALL:
-            return self._call(event)
+    def _pass(self, piece: Piece) -> bytes:
+        if self._open or not (self._held or self._final or piece.calls):
+            return self._give(piece)
+        if piece.calls:
+            return self._call(piece)
+        what = kind(piece.plain)
         if what is Kind.END and self._held and not self._shut and not self._final and self._named():
-            return self._pass_calls() + self._give(event)
+            return self._pass_calls() + self._give(piece)
         waits = self._spoke if what is Kind.TEXT else what is Kind.END and bool(self._held)
         keeps = waits or (self._final and what in (Kind.TEXT, Kind.END))
         if not keeps:
-            return self._give(event)
-        self._hold(event)
+            return self._give(piece)
+        self._hold(piece)
         return self.release() if self._alone and self._answer.done else b""
 
-    def _hold(self, event: bytes) -> None:
+    def _hold(self, piece: Piece) -> None:
         """Keep it. Text that comes after text that is held must not overtake it."""
-        self._held.append(event)
-        self._spoke = self._spoke or speaks(event)
+        self._held.append(piece)
+        self._spoke = self._spoke or speaks(piece.plain)
 
-    def _call(self, event: bytes) -> bytes:
+    def _call(self, piece: Piece) -> bytes:
         """A chunk with calls. It is no final answer then: text that was held is given."""
         before = b""
         if self._final:
@@ -159,20 +172,37 @@ class GatedStream:
             before = self._flush()
             self._early = early  # this call is still to be judged
         if self._gate.calls or self._joined is not None:
-            self._shut = self._shut or self._joined is not None or self._wants()
+            self._names.take(piece.plain)
+            odd = piece.odd and self._gate.firm
+            self._shut = self._shut or odd or self._joined is not None or self._wants()
             if self._shut or not all(whole for _, whole in self._answer.first.names()):
-                self._hold(event)
+                self._hold(piece)
                 self._late += 1
                 return before
-        return before + self._pass_calls() + self._give(event)
+        return before + self._pass_calls() + self._give(piece)
 
     def _wants(self) -> bool:
-        """Whether one of the calls so far is to be judged."""
-        names = [name for name, _ in self._answer.first.names()]
-        for name in names:
-            if name not in self._wanted:
-                self._wanted[name] = bool(name) and self._gate.wants(name)
-        return any(self._wanted[name] for name in names) or self._count() > MAX_CALLS
+        """Whether one of the calls so far is to be judged, whatever part of its name somebody may take for it."""
+        if self._gate.every or self._count() > MAX_CALLS:
+            return True
+        if self._heard == self._names.pieces:
+            return False
+        self._heard = self._names.pieces
+        names = self._names.seen | {name for name, _ in self._answer.first.names()}
+        fresh = names - self._asked
+        self._asked |= fresh
+        return any(name and self._gate.wants(name) for name in fresh)
+
+    def _doubtful(self) -> bool:
+        """Whether a client may read something in the calls that was not judged: then they are given as they were."""
+        if not self._late or not self._gate.firm:
+            return False
+        calls = self._answer.first.built()
+        others = (self._names.seen - {call.name for call in calls}) | {self._clear.other(calls)}
+        if any(name and self._gate.wants(name) for name in others):
+            return True
+        numbered = zip(self._gathered().order, calls, strict=False)  # a call that has passed keeps the name that it had
+        return any(number < self._early and self._gate.wants(call.name) for number, call in numbered)
 
     def _named(self) -> bool:
         """Whether every call has a name."""
@@ -189,13 +219,13 @@ class GatedStream:
     def _flush(self) -> bytes:
         """What is held after all is not wanted."""
         held, self._held, self._spoke = self._held, [], False
-        return b"".join([self._give(event) for event in held])
+        return b"".join([self._give(piece) for piece in held])
 
-    def _give(self, event: bytes) -> bytes:
-        self._passed.append(event)
-        return event if self._joined is None else self._joined.give(event)
+    def _give(self, piece: Piece) -> bytes:
+        self._passed.append(piece.plain)
+        return piece.raw if self._joined is None else self._joined.give(piece.plain)
 
-    def _release(self, held: list[bytes], keep: frozenset[int] | None) -> bytes:
+    def _release(self, held: list[Piece], keep: frozenset[int] | None) -> bytes:
         """The held events without their calls; those that are kept stand before what must come after them."""
         gathered = self._gathered()
         numbers = zip(gathered.order, gathered.calls, strict=False)
@@ -211,13 +241,13 @@ class GatedStream:
         joined, self._given = self._joined, len(kept)
         joined.stop = self._late > 0 and not kept and not joined.given
         late = gathered.chunks[-self._late :] if self._late else []
-        rest = [[entry for number, entry in chunk if 0 <= number < self._early] for chunk in late]
+        rest = [[_unnamed(entry) for number, entry in chunk if entry and 0 <= number < self._early] for chunk in late]
         out = [joined.made({"tool_calls": entries}) for entries in rest if entries]
-        for event in held:
-            if kept and ends(event):
+        for piece in held:
+            if kept and ends(piece.plain):
                 out.append(joined.calls(kept))
                 kept = []
-            out.append(self._give(event))
+            out.append(self._give(piece))
         return b"".join([*out, joined.calls(kept), self._end()])
 
     def _end(self) -> bytes:
@@ -236,3 +266,13 @@ class GatedStream:
 
     def _gathered(self) -> Gathered:
         return Gathered().stream(self._events, min(self._answer.choices, default=0))
+
+
+def _unnamed(entry: Fields) -> Fields:
+    """A piece of a call that has its name already: it gets no other one."""
+    inner = inner_of(entry)
+    rest = {key: value for key, value in inner.items() if key != "name"}
+    if inner is entry:
+        return rest
+    kind = "custom" if inner is entry.get("custom") else "function"
+    return {**entry, kind: rest}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from guardproxy.api import _clear
 from guardproxy.api._answer import Answer
+from guardproxy.api._chat_cut import MAX_WHOLE
 from guardproxy.api._gate import GAP, META, Gate, Joint, summed
 from guardproxy.api._gathered import CALLS, Fields, Gathered, choices, said
 from guardproxy.api._joined import Joined, add_usage
@@ -27,7 +29,10 @@ class GatedWhole:
         self._gate = gate
         self._joint = joint
         self._raw: list[bytes] = []  # as the provider sent it
-        self._out: list[bytes] = []
+        self._plain = b""  # as it is read
+        self._out = b""
+        self.unread = 0
+        """1: nobody can read it, and nothing of it may be handed on."""
         self._changed = False
         self._given = False
         self._calls = 0  # of those that were given
@@ -47,12 +52,20 @@ class GatedWhole:
 
     def feed(self, chunk: bytes) -> bytes:
         self._raw.append(chunk)
-        self._out.append(self._way.feed(chunk))
         return b""
 
     def finish(self) -> bytes:
-        self._out.append(self._way.finish())
+        if self._given or self._plain:
+            return b""
+        raw = b"".join(self._raw)
+        firm = self._gate is None or self._gate.firm
+        found = _clear.whole(raw, firm=firm)
+        self._plain, shown = found or (raw, b"")
+        out = self._way.feed(self._plain) + self._way.finish()
+        self._out = shown if out == self._plain else out
         self._way.settle()
+        too_long = len(raw) > MAX_WHOLE and not self._answer.choices
+        self.unread = int(found is None or (firm and too_long))
         self.holding = self._waits()
         return b"" if self.holding else self.release()
 
@@ -65,10 +78,10 @@ class GatedWhole:
             return b""
         self.holding = False
         self._given = True
-        raw = b"".join(self._out)
-        payload = peek(raw)
+        raw = self._out
+        payload = peek(raw if self._way.touched else self._plain)
         entries = choices(payload)
-        if not isinstance(payload, dict) or not entries or payload.get("error"):
+        if not isinstance(payload, dict) or not entries or (payload.get("error") and keep is None):
             told = self._joint is not None and self._joint.streamed and isinstance(payload, dict)
             return event(payload) if told else raw
         count = len(Gathered().whole(payload).calls)
@@ -97,7 +110,7 @@ class GatedWhole:
     def joint(self) -> Joint:
         """What the client was given so far, or will be with the next attempt's text."""
         before = self._joint or Joint()
-        payload = peek(b"".join(self._raw))
+        payload = peek(self._plain)
         fields = payload if isinstance(payload, dict) else {}
         shown = self._given or self._gate is None or not self._gate.text
         text = self._answer.first.text if shown else ""
@@ -109,18 +122,18 @@ class GatedWhole:
         )
 
     def _gathered(self) -> Gathered:
-        return Gathered().whole(peek(b"".join(self._raw)))
+        return Gathered().whole(peek(self._plain))
 
     def _waits(self) -> bool:
         """Whether somebody has to judge it."""
         gate = self._gate
-        if gate is None or not self._answer.choices or self._answer.failed:
+        if gate is None or not self._answer.choices:
             return False
         calls = () if self._way.touched else self._answer.first.built()
         if not calls:
-            return gate.text
+            return gate.text and not self._answer.failed
         unseen = self._answer.first.call_count > len(calls)  # so many that not all of them are kept
-        return gate.calls and (unseen or any(not call.name or gate.wants(call.name) for call in calls))
+        return gate.calls and (unseen or gate.every or any(not call.name or gate.wants(call.name) for call in calls))
 
 
 def _take_out(choice: Fields, keep: Collection[int]) -> None:

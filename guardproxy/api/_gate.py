@@ -14,12 +14,16 @@ class Gate:
 
     `wants`: the tools whose calls are held; from the first of them on all calls are, and what must come after them. An
     attempt that goes on with an earlier one gives its calls at its end, wanted or not. `calls`: whether calls are held
-    at all. `text`: the text of what may be a final answer is held, too.
+    at all. `text`: the text of what may be a final answer is held, too. `every`: all calls are held, wanted or not.
+    `firm`: what clients may read in two ways is given as it was read, and what nobody can read is left out; else, where
+    nothing is enforced, no byte changes.
     """
 
     wants: Names
     text: bool = False
     calls: bool = True
+    every: bool = False
+    firm: bool = True
 
 
 @dataclass(frozen=True, slots=True)

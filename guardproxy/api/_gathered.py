@@ -101,7 +101,10 @@ class Gathered:
             found = self._whole
         else:
             pairs = zip(self._calls.ordered(), self._calls.built(), strict=True)
-            found = [_put(self._merged[number], call) for number, call in pairs if number in self._merged]
+            older = self._legacy or {}
+            found = [_put(self._merged[at], call) if at in self._merged else older for at, call in pairs]
+            if len(found) > 1:  # of both kinds: one message carries those of one kind
+                found = [_call({"function": one}) if is_legacy(one) else one for one in found]
         return found or ([self._legacy] if self._legacy is not None else [])
 
     def free(self, early: int) -> int:

@@ -43,9 +43,12 @@ class Joined:
         if data == b"[DONE]":
             return self._last(raw)
         payload = peek(data) if data else None
-        if not isinstance(payload, dict) or payload.get("error"):
+        if not isinstance(payload, dict):
             return raw
         entries = choices(payload)
+        if payload.get("error"):
+            taken = [said(entry).pop(key) for entry in entries for key in CALLS if said(entry).get(key)]
+            return with_data(raw, dumps(payload)) if taken else raw
         kept = [entry for entry in entries if self._choice(entry)]
         if entries and not kept and not payload.get("usage") and not payload.get("x_groq"):
             return b""

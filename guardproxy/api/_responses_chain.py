@@ -33,14 +33,17 @@ VERSION = 1
 class Said:
     """The answer that a client was given. `upstream`: the provider's id of it, "" = it is ours.
 
-    `outputs`: items that answer calls which the client never saw; `message`: the answer as it was kept, where it was.
+    `front`: items that stand before the next request's, or, of an answer of ours, before it: results of calls that the
+    client never saw, rounds that were sent back. `message`: the answer as it was kept, where it was; `instead`: what an
+    answer of ours says for the model.
     """
 
     text: str
     calls: tuple[Call, ...]
     upstream: str = ""
-    outputs: tuple[bytes, ...] = ()
+    front: tuple[bytes, ...] = ()
     message: bytes = b""
+    instead: str = ""
 
 
 def continues(ask: Ask) -> str:
@@ -70,9 +73,9 @@ def keep(ask: Ask, said: Said, session: str, thread: str, ids: Sequence[str]) ->
     """What is to be remembered of an answer, by name; and whether the provider would not understand without it."""
     conversation = _conversation(ask)
     before = _before(ask)
-    front = said.outputs
+    front = said.front
     if not said.upstream:
-        front = (*before.front, *_input(ask), *_given(said, ids))
+        front = (*before.front, *_input(ask), *said.front, *_given(said, ids))
     lost = sum(map(len, front)) > LARGEST
     called = [{"id": call.id, "function": {"name": call.name, "arguments": call.arguments}} for call in said.calls]
     message: Fields = {"role": "assistant", "content": said.text, **({"tool_calls": called} if called else {})}
@@ -119,7 +122,8 @@ def _given(said: Said, ids: Sequence[str]) -> tuple[bytes, ...]:
     """The answer as items of a request."""
     if said.message:
         return tuple([dumps(item) for item in items_of(said.message)])
-    made = [message_of(said.text, f"msg_{next(iter(ids), OURS)}")] if said.text else []
+    text = said.instead or said.text
+    made = [message_of(text, f"msg_{next(iter(ids), OURS)}")] if text else []
     calls: list[Fields] = [
         {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
         for call in said.calls

@@ -6,15 +6,18 @@ are numbered in their order and nothing may overtake. Released as it is, it is t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
 from guardproxy.api._calls import index_of
 from guardproxy.api._gate import Gate, Joint, summed
+from guardproxy.api._json import dumps, peek
+from guardproxy.api._reading import may_call
 from guardproxy.api._responses_answer import ENDS, Reader
 from guardproxy.api._responses_given import Sequel, given_in, given_of, payload_of
 from guardproxy.api._responses_items import CALLS, Fields, is_call, kind_of
-from guardproxy.api._sse import Decoder
+from guardproxy.api._sse import Decoder, data_of, with_data
 from guardproxy.api._watcher import Way
 
 
@@ -42,6 +45,8 @@ class GatedStream:
         self._shut = False
         self._open = False
         self._changed = False
+        self.unread = 0
+        """Events that nobody can read, and that were left out."""
 
     @property
     def touched(self) -> bool:
@@ -114,6 +119,14 @@ class GatedStream:
         return {}
 
     def _take(self, event: bytes) -> bytes:
+        if self._gate.firm:
+            read = _clear(event)
+            if read is not event:
+                self._changed = True
+                self.unread += not read
+                if not read:
+                    return b""
+                event = read
         out = self._edit(event)
         return self._pass(event) if out is event else self._pass_all(out)
 
@@ -142,7 +155,11 @@ class GatedStream:
         """Calls begin. From the first one on that somebody wants all is held."""
         self._begun |= {_key(item) for item in fresh}
         names = [self._name(item) for item in fresh]
-        if not self._shut and self._gate.calls and any(not name or self._gate.wants(name) for name in names):
+        if (
+            not self._shut
+            and self._gate.calls
+            and (self._gate.every or any(not name or self._gate.wants(name) for name in names))
+        ):
             self._shut = True
             self._early = max(0, self._reader.heard.call_count - len(fresh))
 
@@ -178,6 +195,29 @@ class GatedStream:
             if isinstance(one, dict) and is_call(one) and _same(one, item):
                 index = index_of(payload.get("output_index"))
         self._sequel.drop(index, item)
+
+
+def _clear(event: bytes) -> bytes:
+    """An event as all clients read it; empty where it may hold a call and nobody can tell."""
+    data = data_of(event)
+    payload = peek(data) if data else None
+    if not isinstance(payload, dict):
+        return b"" if b"{" in event and may_call(event) else event
+    return with_data(event, dumps(payload)) if may_call(data) and doubled(data) else event
+
+
+def doubled(data: bytes) -> bool:
+    """Whether an object of it has a key twice: clients differ in which of them they take."""
+    found = []
+
+    def pairs(listed: list[tuple[str, object]]) -> None:
+        found.append(len({key for key, _ in listed}) < len(listed))
+
+    try:
+        json.loads(data, object_pairs_hook=pairs, strict=False)
+    except (ValueError, RecursionError):
+        return True  # one of those that forgive has read it
+    return any(found)
 
 
 def _key(item: Fields) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import NamedTuple, overload
 
 from guardproxy.api._gate import GAP
 from guardproxy.api._json import dumps, text_of
+from guardproxy.core.fingerprint import GUARD_MARK
 
 Raw = Mapping[str, object]
 Fields = dict[str, object]
@@ -37,6 +38,9 @@ HOSTED = {
     "mcp_call": "mcp",
 }
 """Calls that the provider carries out, and the tool's name where the item has none."""
+
+OURS = ("msg_resp_guardproxy_", "msg_guardproxy")
+"""How ids of messages of ours begin."""
 
 _INPUTS = {
     "local_shell_call": ("action",),
@@ -83,6 +87,12 @@ def call_of(item: Raw) -> Fields:
         arguments = dumps(only if isinstance(only, dict) else said).decode()
     call_id = item.get("call_id") or item.get("id") or ""
     return {"id": call_id, "function": {"name": name if isinstance(name, str) else "", "arguments": arguments}}
+
+
+def is_ours(item: Raw) -> bool:
+    """Whether a message of the assistant's is one of ours: an answer ends with it, whatever comes next is another."""
+    item_id = item.get("id")
+    return (isinstance(item_id, str) and item_id.startswith(OURS)) or text_in(item).startswith(GUARD_MARK)
 
 
 def text_in(item: Raw) -> str:
@@ -230,6 +240,9 @@ def _places(items: Sequence[Raw]) -> list[Place]:
             side = "told" if kind == "mcp_approval_response" else "said"
         if side == "said":
             begun = at if begun < 0 else begun
+            if kind == "message" and is_ours(item):
+                add(_made(Place, ("said", begun, at + 1)))
+                begun = -1
             continue
         if begun >= 0:
             add(_made(Place, ("said", begun, at)))

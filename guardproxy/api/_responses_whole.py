@@ -8,8 +8,10 @@ from guardproxy.api._answer import Answer
 from guardproxy.api._chat_cut import MAX_WHOLE
 from guardproxy.api._gate import GAP, Gate, Joint, summed
 from guardproxy.api._json import dumps, peek
+from guardproxy.api._reading import may_call
 from guardproxy.api._responses_answer import Reader
 from guardproxy.api._responses_events import message_of
+from guardproxy.api._responses_gate import doubled
 from guardproxy.api._responses_given import Given, Sequel, given_of
 from guardproxy.api._responses_items import Fields, is_call, kind_of, text_in
 from guardproxy.api._watcher import Way
@@ -86,6 +88,8 @@ class GatedWhole:
         self._given = False
         self._calls = 0  # of those that were given
         self.holding = False
+        self.unread = 0
+        """1: nobody can read it, and nothing of it may be handed on."""
 
     @property
     def touched(self) -> bool:
@@ -107,6 +111,8 @@ class GatedWhole:
     def finish(self) -> bytes:
         self._out.append(self._way.finish())
         self._way.settle()
+        if self._gate is not None and self._gate.firm:
+            self._read()
         self.holding = self._waits()
         return b"" if self.holding else self.release()
 
@@ -139,6 +145,15 @@ class GatedWhole:
         sequel = Sequel(self._before)
         out = b"".join([sequel.item(item) for item in kept if isinstance(item, dict)])
         return out + sequel.end(whole, whole["usage"])
+
+    def _read(self) -> None:
+        """See that all clients read the same in it."""
+        raw = b"".join(self._out)
+        payload = peek(raw)
+        if not isinstance(payload, dict):
+            self.unread = int(may_call(raw) and b"{" in raw)
+        elif may_call(raw) and doubled(raw):
+            self._out, self._changed = [dumps(payload)], True
 
     def raw_message(self) -> Fields:
         """Never asked: the watcher knows the items."""
@@ -180,7 +195,8 @@ class GatedWhole:
         if not calls:
             return gate.text
         unseen = heard.call_count > len(calls)  # so many that not all of them are kept
-        return gate.calls and (unseen or any(not call.name or gate.wants(call.name) for call in calls))
+        wanted = gate.every or any(not call.name or gate.wants(call.name) for call in calls)
+        return gate.calls and (unseen or wanted)
 
 
 def _kept(output: list[object], keep: Collection[int] | None) -> list[object]:

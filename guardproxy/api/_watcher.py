@@ -32,6 +32,8 @@ class Holder(Way, Protocol):
 
     @property
     def holding(self) -> bool: ...
+    @property
+    def unread(self) -> int: ...
     def release(self, keep: frozenset[int] | None = None) -> bytes: ...
     def raw_message(self) -> dict[str, object]: ...
     def raw_calls(self) -> list[dict[str, object]]: ...
@@ -73,6 +75,11 @@ class Watcher:
     def holding(self) -> bool:
         """Something is held back: it has to be released, or answered by another attempt."""
         return self._holder is not None and self._holder.holding
+
+    @property
+    def unread(self) -> int:
+        """Events of it that nobody can read, and that were left out; a whole answer counts as one."""
+        return self._holder.unread if self._holder is not None else 0
 
     def release(self, keep: frozenset[int] | None = None) -> bytes:
         """What was held, byte for byte; with `keep` only the calls at these positions of `seen().calls`.

@@ -63,7 +63,8 @@ class PutBack(Edit):
     `index`: of the client's assistant message; the number of messages where it is not there yet. `before`: messages in
     the surface's own form that stand before it. `calls`: calls in that form by their place among the message's calls.
     `after`: their results, behind the message. `said`: text of `before` with which the message's content begins too,
-    since the client was given both as one.
+    since the client was given both as one. `instead`: the message is one of our notices, and this is what it says for
+    the model; without a message of another role behind it, it is left out, so that no request ends with words of ours.
     """
 
     index: int
@@ -71,6 +72,7 @@ class PutBack(Edit):
     calls: tuple[tuple[int, bytes], ...] = ()
     after: tuple[bytes, ...] = ()
     said: str = ""
+    instead: str = ""
 
 
 @value

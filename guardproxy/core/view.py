@@ -136,7 +136,7 @@ class View:
     since_ms: int = 0  # since the thread's last answer; 0 = there was none
     status: str = "active"  # of the thread before this request: active, need_human, waiting
     missing: bool = False  # the answer last given is not in this history, which has grown: the client did not append it
-    paused: str = ""  # who holds the session or thread: operator, loop, budget, approval; nothing was held or appended
+    paused: str = ""  # who holds the session or thread: `store.runs.WHO`, approval; nothing was held or appended
     paused_why: str = ""
     approval: str = ""  # id of the approval that the thread waits for, or that was decided meanwhile
     approval_state: str = ""  # pending, approved, denied, answered, expired
@@ -170,5 +170,5 @@ class Closing:
     count: int = 0  # messages in the request, to tell links of one digest apart
     status: str = "active"  # of the thread from now on: active, need_human, waiting
     waits_for: str = ""  # id of the approval that the thread waits for from now on
-    pause: str = ""  # who pauses the session now: loop, budget; `pause_why` says why
+    pause: str = ""  # who pauses the session now (`store.runs.WHO`); `pause_why` says why
     pause_why: str = ""

@@ -31,6 +31,7 @@ from guardproxy.http.objects._openapi import document
 from guardproxy.http.objects._route import Call, Route, Told
 from guardproxy.http.sealed import Sealer
 from guardproxy.http.sessions import Runs
+from guardproxy.http.standing import Standing
 from guardproxy.http.switch import Switch
 from guardproxy.http.tokens import Keyring
 from guardproxy.store.redis import Store
@@ -74,7 +75,9 @@ class AdminV1:
         switch: Switch | None = None,
         notes: Notes | None = None,
         hash_key: bytes = b"",
+        standing: Standing | None = None,
     ) -> None:
+        self._standing = standing
         self._store = store
         self._hash_key = hash_key
         self._sealer = Sealer(key)
@@ -137,6 +140,7 @@ class AdminV1:
             keyring=self._keyring,
             switch=self._switch,
             hash_key=self._hash_key,
+            standing=self._standing,
         )
         told = await route.work(call)
         if told.entry is not None:

@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, TypeVar
 from aiohttp import web
 
 from guardproxy import api
-from guardproxy.api.chat import OFF, Options
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.memo import Memo
-from guardproxy.core.policy import Policy
 from guardproxy.core.tenant import DEFAULT_ORG, NOBODY
 from guardproxy.core.view import Identity
 from guardproxy.errors import BadAsk, GuardError, Overloaded
-from guardproxy.http import intake, passing, preparing, route as routing, watching
+from guardproxy.http import intake, passing, route as routing, watching
 from guardproxy.http.books import Books, TurnStore
+from guardproxy.http.chosen import Policies
 from guardproxy.http.heading import plain_error as _error
 from guardproxy.http.ledger import Ledger
 from guardproxy.http.prices import Prices
@@ -36,7 +35,6 @@ from guardproxy.http.tenancy import TENANT, Tenancy
 from guardproxy.http.turn import Turn
 from guardproxy.http.upstream import Upstream
 from guardproxy.http.upstreams import Upstreams
-from guardproxy.http.verifier import Verifier
 from guardproxy.http.webhook import Event, Webhook
 
 if TYPE_CHECKING:
@@ -73,7 +71,7 @@ class Proxy:
     def __init__(
         self,
         *,
-        policy: Policy,
+        policies: Policies,
         upstream: Upstream,
         upstreams: Upstreams | None = None,
         store: TurnStore,
@@ -82,10 +80,7 @@ class Proxy:
         prices: Prices,
         ledger_key: bytes,
         limits: Bounds = Bounds(),
-        options: Options = OFF,
         provider: str = "openai",
-        verifier: Verifier | None = None,
-        verifier_mode: str = "enforce",
         webhook: Webhook | None = None,
         tenancy: Tenancy | None = None,
         budgets: Budgets | None = None,
@@ -93,7 +88,7 @@ class Proxy:
         fail_closed: bool = False,
         clock_offset: Callable[[Mapping[str, str]], int] | None = None,
     ) -> None:
-        self.policy = policy
+        self.policies = policies
         self.upstream = upstream
         self.upstreams = upstreams  # of several; then `upstream` is only what stands in where no model says
         self.telemetry = telemetry
@@ -102,18 +97,14 @@ class Proxy:
         self.ledger = Ledger(ledger_key, printer)
         self.prefixes = api.Prefixes(int.from_bytes(os.urandom(8)))
         self.limits = limits
-        self.options = options if options.used else OFF
         self.provider = provider
         self.lease_ms = lease_ms
         self.clock_offset = clock_offset or (lambda _headers: 0)
         self.books = Books(store, closed=fail_closed, now_ms=lambda: time.time_ns() // 1_000_000)
         self.sealer = Sealer(ledger_key)
-        self.verifier = verifier
         self.webhook = webhook
         self.tenancy = tenancy
         self.budgets = budgets or Budgets()
-        self.wants = preparing.wants(policy, verifies=verifier_mode if verifier is not None else "")
-        self.verifier_mode = verifier_mode
         self.turns: set[Turn] = set()
         self.in_flight = self.arriving = 0  # requests that are here, and whose body is still coming
         self.draining = False
@@ -122,7 +113,7 @@ class Proxy:
         self._factors: dict[str, float] = {}
         self._tasks: set[asyncio.Task[object]] = set()
         self._beside: list[asyncio.Task[None]] = []
-        self._run, self._numbers = os.urandom(9).hex(), itertools.count()
+        self.mark, self._numbers = os.urandom(9).hex(), itertools.count()
 
     async def start(self) -> None:
         """Open the upstream pool and begin to renew the holds of running calls."""
@@ -140,8 +131,7 @@ class Proxy:
         await self.books.pay()
         if self.webhook is not None:
             await self.webhook.close()
-        if self.verifier is not None:
-            await self.verifier.close()
+        await self.policies.close()
         for upstream in self.upstreams or (self.upstream,):
             await upstream.close()
 
@@ -244,7 +234,7 @@ class Proxy:
 
     def token(self) -> str:
         """A name for an attempt that no other one has, of this worker or another."""
-        return f"{self._run}{next(self._numbers):06x}"
+        return f"{self.mark}{next(self._numbers):06x}"
 
     def factor(self, model: str) -> float:
         """How much larger the provider's count of input tokens is than our estimate, for this model."""

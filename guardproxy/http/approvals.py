@@ -147,22 +147,27 @@ def as_json(shown: Shown, *, whole: bool, content: bool = True) -> dict[str, obj
 
     `content` False: it is not for who asks.
     """
-    one, held, edited = shown.approval, shown.held if content else None, shown.edited if content else None
+    one, held, edited = shown.approval, shown.held, shown.edited
     told: dict[str, object] = {
         "id": one.id,
         "session": one.session,
         "thread": one.thread,
         "tool": one.tool,
+        "rule": "tools.human" if held and held.question else "tools.approval" if held else None,
+        "reason": (held.reason if held else "") or None,
         "state": one.state,
+        "next": what_next(one),
         "asked_ms": one.asked_ms,
         "expires_ms": one.expires_ms,
         "decided_ms": one.decided_ms or None,
         "by": one.by or None,
         "why": one.why or None,
         "released": bool(one.token),
-        "readable": held is not None,
+        "arrived": {"yes": True, "no": False}.get(one.arrived),
+        "readable": content and held is not None,
         "withheld": not content,
     }
+    held, edited = (held, edited) if content else (None, None)
     texts = {"arguments": held.arguments if held else "", "question": held.question if held else ""}
     texts |= {"edited_arguments": edited.arguments if edited else "", "answer": edited.answer if edited else ""}
     if whole:
@@ -179,6 +184,19 @@ def row(shown: Shown, now_ms: int) -> tuple[str, ...]:
     state = f"pending, {ends:,} min left" if one.state == "pending" and ends >= 0 else one.state
     decided = f"{state} by {one.by}" if one.by else state
     return (one.id, moment(one.asked_ms), visible(one.session), visible(one.tool), visible(decided), about(shown, CELL))
+
+
+def what_next(one: Approval) -> str:
+    """What happens from here on, in plain words."""
+    if one.state == "pending":
+        return "it waits for a person; nothing is carried out meanwhile"
+    if one.state != "approved":
+        return "the model is told: at once where its request is held, else with the client's next message"
+    if not one.token:
+        return "the call is handed on: at once where its request is held, else with the client's next message"
+    if one.arrived == "no":
+        return "the call was handed on once, but the agent does not show it: it may be lost; the model was told so"
+    return "the call was handed to the agent" + (", which went on with it" if one.arrived == "yes" else "")
 
 
 HEADS = ("approval", "asked at", "session", "tool", "state", "wants")
@@ -204,9 +222,11 @@ def paragraphs(shown: Shown) -> list[str]:
         "expires at": moment(one.expires_ms) if one.state in ("pending", "expired") else "",
         "decided": f"by {one.by or 'nobody'} at {moment(one.decided_ms)}" if one.decided_ms else "",
         "why": one.why,
+        "because": held.reason if held else "",
         "question": held.question if held else "",
         "arguments": held.arguments if held else NOT_OURS,
         "edited to": edited.arguments if edited else "",
         "answer": edited.answer if edited else "",
+        "next": what_next(one),
     }
     return [f"{name:<11}{visible(text)}" for name, text in facts.items() if text]

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, urlencode
 
 import orjson
 
-from guardproxy import secrets
 from guardproxy.config import Config
 from guardproxy.errors import GuardError
-from guardproxy.http import client, reach, terminal, whereabouts
-from guardproxy.http.admin_v1 import AdminV1
-from guardproxy.http.auditing import Notes, at_terminal
-from guardproxy.http.objects._openapi import PREFIX
-from guardproxy.http.tokens import Keyring
-from guardproxy.store.redis import Store
+from guardproxy.http import client, whereabouts
+
+if TYPE_CHECKING:
+    from guardproxy.store.redis import Store
+
+PREFIX = "/admin/v1"
+"""In front of every path; `http.objects` says it, too, which a command need not load to ask a proxy."""
 
 VARIABLE = "GUARDPROXY_ADMIN"
 """The environment variable with the admin listener's URL, where a command has no `--admin`."""
@@ -47,7 +47,7 @@ class There:
     def __init__(self, url: str, token: str, by: str) -> None:
         self._url = url
         self._token = token
-        self._by = by or ("" if token else terminal.me())
+        self._by = by or ("" if token else _me())
 
     def ask(
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: Mapping[str, Any] | None = None
@@ -69,6 +69,12 @@ class Here:
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: Mapping[str, Any] | None = None
     ) -> Any:
         """As `Admin.ask`."""
+        from guardproxy import secrets  # noqa: PLC0415 - heavy, as all below: most commands ask a proxy
+        from guardproxy.http import reach  # noqa: PLC0415
+        from guardproxy.http.admin_v1 import AdminV1  # noqa: PLC0415
+        from guardproxy.http.auditing import Notes, at_terminal  # noqa: PLC0415
+        from guardproxy.http.tokens import Keyring  # noqa: PLC0415
+
         config = self._config
         secret = secrets.find(os.environ, config.data_dir, shared_store=bool(config.store.url))
         keys, actor = secrets.derive(secret), at_terminal(self._by)
@@ -100,3 +106,9 @@ def named(name: str) -> str:
     """What is typed, as a part of a path: it leads nowhere else."""
     part = quote(name.encode("utf-8", "replace").decode(), safe="")
     return part.replace(".", "%2E") if part in (".", "..") else part
+
+
+def _me() -> str:
+    from guardproxy.http import terminal  # noqa: PLC0415 - heavy
+
+    return terminal.me()

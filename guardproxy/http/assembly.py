@@ -8,11 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from guardproxy import _sections
+from guardproxy._policies import DEFAULT
 from guardproxy._upstreams import RESERVED
 from guardproxy.api.chat import OFF, Options
 from guardproxy.core.fingerprint import Fingerprinter
+from guardproxy.http import preparing, shaping
 from guardproxy.http.app import Bounds, Proxy
 from guardproxy.http.books import TurnStore
+from guardproxy.http.chosen import Chosen, Match, Policies
 from guardproxy.http.prices import Prices
 from guardproxy.http.room import Budgets
 from guardproxy.http.signed import Receiver
@@ -44,14 +47,12 @@ def assemble(
 ) -> Proxy:
     """A worker's proxy for a configuration; call `start` on it inside the running loop."""
     upstream, upstreams = _upstreams_of(config, telemetry)
-    verifier, private = config.policy.verifier, frozenset(config.outgoing.private_hosts)
+    private = frozenset(config.outgoing.private_hosts)
     closed = config.store.on_failure == "closed"
     return Proxy(
         tenancy=_tenancy(config.auth.mode, keys, store, telemetry, closed=closed),
-        verifier=_verifier(verifier, private) if verifier.url else None,
-        verifier_mode=verifier.mode if config.policy.mode == "enforce" else "observe",
         webhook=_webhook(config.webhook, private, telemetry) if config.webhook.url else None,
-        policy=config.policy_value(),
+        policies=_policies_of(config, private),
         upstream=upstream,
         upstreams=upstreams,
         store=store,
@@ -65,11 +66,36 @@ def assemble(
             max_expanded=config.overload.max_expanded_mb << 20,
             max_in_flight=config.overload.max_in_flight,
         ),
-        options=_sections.value(config.chat, Options) if config.policy.mode == "enforce" else OFF,
         lease_ms=round(config.store.lease_seconds * 1000),
         fail_closed=closed,
         clock_offset=clock_offset,
     )
+
+
+def _policies_of(config: Config, private: frozenset[str]) -> Policies:
+    """The policies by name; those that ask the same verifier share it."""
+    options = _sections.value(config.chat, Options)
+    verifiers: dict[str, Verifier] = {}
+    every = {}
+    for name, one in config.policies_in_force().items():
+        section, policy = one.section.verifier, one.policy
+        enforced = policy.mode == "enforce"
+        verifier = None
+        if section.url:
+            key = repr((section.url, section.secret, section.timeout_seconds, section.fail))
+            verifier = verifiers.setdefault(key, _verifier(section, private))
+        mode = section.mode if enforced else "observe"
+        every[name] = Chosen(
+            label=f"{name}@{one.version}",
+            policy=policy,
+            wants=preparing.wants(policy, verifies=mode if verifier is not None else ""),
+            options=options if enforced and options.used else OFF,
+            verifier=verifier,
+            verifier_mode=mode,
+            shape=shaping.shape(policy),
+        )
+    matches = [Match(name, one.models, one.agents) for name, one in config.policies.items() if one.models or one.agents]
+    return Policies(every, DEFAULT, matches)
 
 
 def _tenancy(mode: str, keys: Keys, store: TurnStore, telemetry: Telemetry, *, closed: bool) -> Tenancy | None:

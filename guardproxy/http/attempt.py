@@ -6,6 +6,7 @@ model was told something: then the answer ends in our words.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -18,6 +19,7 @@ from guardproxy.http.look import Look, not_json
 
 if TYPE_CHECKING:
     from guardproxy.http.guarded import Guarded
+    from guardproxy.http.turn import Turn
 
 
 async def ask(run: Guarded) -> Answer | None:
@@ -78,13 +80,20 @@ def _look(run: Guarded, answer: Answer) -> Look:
     """Our look at an answer. One that nobody can read is none, where a call in it must not pass unjudged."""
     turn = run.turn
     look = turn.look = Look(turn, answer, gate=run.gate(), joint=turn.joint, drop=run.drop)
-    if look.blind and (turn.proxy.wants.guards or not run.first):
+    if look.blind and (turn.chosen.wants.guards or not run.first):
         turn.look = None
         encoding = answer.header("content-encoding")
         base = (turn.outcome.upstream or turn.proxy.upstream).base
         message = f"the provider at {base} answered in the encoding {encoding!r}, unasked"
         raise UpstreamError(message, code="upstream_encoding")
     return look
+
+
+def note_unread(turn: Turn, look: Look) -> None:
+    """Say that events were left out: they could not be read, and might have held a call."""
+    if left_out := look.watcher.unread:
+        wrong = f"unread: {left_out} events of an answer cannot be read, and were left out"
+        turn.decision = replace(turn.decision, errors=(*turn.decision.errors, wrong))
 
 
 async def give_up(run: Guarded, error_type: str, look: Look | None = None) -> web.StreamResponse:
@@ -113,7 +122,7 @@ async def _read(run: Guarded, answer: Answer) -> Look | web.StreamResponse:
     data = await answer.read()
     done.first_chunk()
     run.passing = look.feed(data) + look.finish()
-    if not look.readable_json(data):
+    if not look.readable_json(data) or look.watcher.unread:
         raise not_json(turn, answer, look.plain(data))
     if look.watcher.failed and not run.first:
         return await give_up(run, "upstream_error", look)

@@ -7,7 +7,7 @@ told to the store when it is back, once per token. Policy `closed`: `StoreError`
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -125,6 +125,11 @@ class Books:
             return await self._store.extend(opening.org, opening.token, lines, opening.offset_ms)
         except StoreError:
             return not self._closed
+
+    async def note(self, opening: Opening, session: str, thread: str, ledger: Mapping[str, bytes]) -> None:
+        """Keep what was said in a turn that is not settled. What is begun here has no ledger."""
+        if ledger and opening.token not in self._openings:
+            await self._store.runs.note(opening.org, session, thread, ledger)
 
     async def meter(self, org: str, token: str, lines: Sequence[Line], lease_ms: int, offset_ms: int) -> View | None:
         """Hold what a request that is not read needs. None: the store is away, and the policy lets it through."""

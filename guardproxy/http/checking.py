@@ -11,6 +11,7 @@ from guardproxy.core import advice, completion, session
 from guardproxy.core.completion import Candidate, Failure
 from guardproxy.core.model import Call, Rung
 from guardproxy.core.tool_rules import first
+from guardproxy.http import unaccepted
 from guardproxy.http.verifier import RULE as VERIFIER, Question
 
 if TYPE_CHECKING:
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
     from guardproxy.http.look import Look
     from guardproxy.http.turn import Turn
 
+UNREACHED, UNREAD = "verifier-not-reached", "verifier-without-verdict"
+NO_VERDICT = {UNREACHED: "it could not be reached", UNREAD: "it gave no verdict"}
+"""Said in `x-guardproxy-notice`, and in words: whatever the verification says, the answer is not to blame."""
+
 _log = logging.getLogger(__name__)
 
 
 def ends(turn: Turn, calls: Sequence[Call]) -> bool:
     """Whether the calls hand over the final answer (`tools.final`)."""
-    return bool(calls) and all(first(turn.proxy.policy.tools.final, call) is not None for call in calls)
+    return bool(calls) and all(first(turn.chosen.policy.tools.final, call) is not None for call in calls)
 
 
 async def report(run: Guarded, look: Look) -> None:
@@ -43,37 +48,57 @@ async def check(run: Guarded, look: Look) -> tuple[bool, web.StreamResponse | No
     found = await run.outlet.meanwhile(_failures(turn, seen.text, seen.calls))
     _note(turn, found)
     failures = [one for one in found if one.mode == "enforce"]
-    terms = turn.proxy.policy.final
+    terms = turn.chosen.policy.final
     given = turn.response is not None and not look.watcher.holding
     if not failures or not terms.hold or given:
         return False, None
-    run.retries += 1
-    if run.retries <= terms.retries:
-        told = completion.feedback(failures, turn.language)
-        raws = look.watcher.raw_calls()
-        after = turn.surface.results(raws, [told] * len(raws)) if raws else (turn.surface.feedback(told),)
-        if await run.again(look, after, "verify"):
-            turn.outcome.verification, turn.outcome.failed_checks = "", ()  # the next answer gets a verdict of its own
-            return True, None
-        return True, await run.close(_unverified(turn, failures))
+    told = completion.feedback(failures, turn.language)
+    raws = look.watcher.raw_calls()
+    after = turn.surface.results(raws, [told] * len(raws)) if raws else (turn.surface.feedback(told),)
+    silent = bool(_why(turn, failures[-1])) and all(one.rule == VERIFIER for one in failures)
+    if run.retries < terms.retries and not silent and await run.again(look, after, "verify"):
+        run.retries += 1
+        turn.outcome.verification, turn.outcome.failed_checks = "", ()  # the next answer gets a verdict of its own
+        return True, None
     if terms.on_failure == "deliver":
         return False, None
+    _end(turn, failures, run.retries)
+    wrong = [one.text for one in failures]
+    turn.proxy.spawn(unaccepted.keep(turn, seen.text, seen.calls, wrong))
+    run.leave(look)
+    run.add(look, after)  # a run that goes on after all: the model sees what it said, and what was wrong with it
+    of = f"guardproxy sessions {{}} {turn.seen.session}"
+    how = of.format("resume") if terms.on_failure == "pause" else ""
+    return True, await run.close(advice.unverified(turn.language, wrong, run.retries, of.format("show"), how))
+
+
+def _end(turn: Turn, failures: Sequence[Failure], tried: int) -> None:
+    """The run ends, or waits for a person, with an answer that has failed for good."""
+    wrong = ", ".join(f"{one.rule}{_why(turn, one)}" for one in failures)
     turn.decision = replace(
         turn.decision,
-        action=terms.on_failure,
+        action=turn.chosen.policy.final.on_failure,
         rung=Rung.CUT,
         rule=f"completion.{failures[0].rule}",
-        count=run.retries,
-        reason=f"the answer did not pass its checks ({', '.join(one.rule for one in failures)})",
+        count=tried + 1,
+        reason=f"the answer did not pass its checks ({wrong})",
         mode="enforce",
         would="",
     )
-    run.leave(look)
-    return True, await run.close(_unverified(turn, failures))
+
+
+def _why(turn: Turn, failure: Failure) -> str:
+    said = next((one for one in turn.outcome.notices if one in NO_VERDICT), "")
+    return f": {NO_VERDICT[said]}" if said and failure.rule == VERIFIER else ""
+
+
+def _others(turn: Turn) -> list[str]:
+    return [one for one in turn.outcome.notices if one not in NO_VERDICT]
 
 
 async def _failures(turn: Turn, text: str, calls: Sequence[Call]) -> tuple[Failure, ...]:
     proxy, view = turn.proxy, turn.seen
+    turn.outcome.notices = _others(turn)  # of the answer before
     candidate = Candidate(
         text=text,
         calls=tuple(calls),
@@ -83,22 +108,20 @@ async def _failures(turn: Turn, text: str, calls: Sequence[Call]) -> tuple[Failu
         waits_for=(view.approval,) if view.approval_state == "pending" else (),
     )
     raised: list[str] = []
-    found = completion.verify(candidate, proxy.policy.completion, turn.language, raised=raised.append)
+    found = completion.verify(candidate, turn.chosen.policy.completion, turn.language, raised=raised.append)
     if raised:
         turn.decision = replace(turn.decision, errors=(*turn.decision.errors, *[f"{rule}: raised" for rule in raised]))
-    if proxy.verifier is None:
+    verifier = turn.chosen.verifier
+    if verifier is None:
         return found
     asked = Question(view.session, view.turn, turn.ask.model, text, calls, turn.language)
-    verdict = await proxy.verifier.ask(asked)
+    verdict = await verifier.ask(asked)
     if verdict.wrong:
         _log.warning("no verdict on a final answer: %s", verdict.wrong)
-    return found if verdict.passed else (*found, Failure(VERIFIER, verdict.feedback, proxy.verifier_mode))
+        turn.outcome.notices = [*_others(turn), UNREAD if verdict.reached else UNREACHED]
+    return found if verdict.passed else (*found, Failure(VERIFIER, verdict.feedback, turn.chosen.verifier_mode))
 
 
 def _note(turn: Turn, found: Sequence[Failure]) -> None:
     turn.outcome.verification = "failed" if found else "passed"
     turn.outcome.failed_checks = tuple(one.rule for one in found)
-
-
-def _unverified(turn: Turn, failures: Sequence[Failure]) -> str:
-    return advice.unverified(turn.language, [one.text for one in failures])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def wanted(turn: Turn) -> bool:
     """Whether this request is one to keep: of the run itself and not of a sub-agent, and not too large."""
-    terms, view = turn.proxy.policy.checkpoints, turn.seen
+    terms, view = turn.chosen.policy.checkpoints, turn.seen
     return terms.enabled and view.admitted and view.main and view.counted and len(turn.ask.body) <= terms.max_kb << 10
 
 
@@ -22,7 +22,7 @@ async def keep(turn: Turn) -> None:
     proxy, view = turn.proxy, turn.seen
     content = proxy.sealer.seal(CHECKPOINT, view.session, turn.surface.raw_messages(turn.ask))
     try:
-        ttl_s = round(proxy.policy.checkpoints.ttl_seconds)
+        ttl_s = round(turn.chosen.policy.checkpoints.ttl_seconds)
         await proxy.books.checkpoints.put(turn.opening.org, view.session, content, ttl_s, turn.offset_ms)
     except StoreError:
         return  # the next request brings the next one

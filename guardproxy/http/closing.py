@@ -10,12 +10,16 @@ from guardproxy.core.fact import pack
 from guardproxy.core.model import Message, Rung
 from guardproxy.core.tool_rules import first
 from guardproxy.core.view import Closing, View
-from guardproxy.http import room
+from guardproxy.http import room, shaping
 from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
     from guardproxy.telemetry.report import TurnReport
+
+
+WHO_OF = {"budget": "budget", "completion": "check", "hygiene": "tool"}
+"""Who pauses a session, by how the rule begins; all others speak of loops."""
 
 
 def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
@@ -82,21 +86,21 @@ def ledger_of(turn: Turn, view: View) -> dict[str, bytes]:
     if view.ledger and not kept and done.outcome == "answered":
         kept = [*proxy.ledger.other(turn.message, turn.ask.count, view.ledger)]
     if not (turn.new_advice or kept or done.decided):
-        return {}
-    return proxy.ledger.seal(
+        return shaping.kept(turn)
+    return shaping.kept(turn) | proxy.ledger.seal(
         turn.message,
         turn.new_advice,
         turn.put_back,
         kept,
         decided=done.decided,
-        answer=Message("assistant", done.text, done.calls),
+        answer=Message("assistant", done.stands or done.text, done.calls),
         known=view.ledger,
     )
 
 
 def status_after(turn: Turn) -> str:
     """What the run waits for once this answer is there: a person, a result that comes later, or nothing."""
-    done, tools = turn.outcome, turn.proxy.policy.tools
+    done, tools = turn.outcome, turn.chosen.policy.tools
     if done.status_after != "active" or not done.calls or not (tools.later or tools.human):
         return done.status_after
     if any(first(tools.later, call) for call in done.calls):
@@ -105,8 +109,8 @@ def status_after(turn: Turn) -> str:
 
 
 def paused_by(turn: Turn) -> str:
-    """Who pauses the session with this turn: a loop or a check whose run is handed to a person; "" = nobody."""
+    """Who pauses the session with this turn: what handed it to a person (`store.runs.WHO`); "" = nobody."""
     decision = turn.decision
     if decision.action != "pause" or decision.rung is not Rung.CUT or turn.seen.paused:
         return ""
-    return "budget" if decision.rule.startswith("budget.") else "loop"
+    return WHO_OF.get(decision.rule.partition(".")[0], "loop")

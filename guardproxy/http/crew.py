@@ -34,13 +34,15 @@ _log = logging.getLogger(__name__)
 
 
 class Member:
-    """One worker process. `name` differs between any two."""
+    """One worker process. `name` differs between any two; `document` is the configuration that it serves."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, channel: Channel) -> None:
-        self.name = name
+    def __init__(self, start: Mapping[str, object], process: asyncio.subprocess.Process, channel: Channel) -> None:
+        self.name = str(start["name"])
+        self.document = start.get("document")
         self.process = process
         self.channel = channel
         self.is_ready = False
+        self.marks: set[str] = set()  # begin the names of its attempts in the store: one more with each reload
         self._answers: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
 
     @classmethod
@@ -64,7 +66,7 @@ class Member:
             process.kill()
             await process.wait()
             raise
-        return cls(str(start["name"]), process, channel)
+        return cls(start, process, channel)
 
     async def ask(self, do: str, answer: str, seconds: float, **fields: object) -> Mapping[str, Any] | None:
         """Send a message and wait for the one that answers it; None when it does not come in time."""
@@ -78,6 +80,13 @@ class Member:
             self._answers.pop(answer, None)
             return None
 
+    async def swap(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Have it serve another configuration: None where it does not answer, else `wrong` says why it cannot."""
+        answer = await self.ask("reload", "reloaded", START_SECONDS, document=document)
+        if answer is not None and not answer["wrong"]:
+            self.document = document
+        return answer
+
     async def listen(self, told: Callable[[Member, Mapping[str, Any]], None]) -> None:
         """Hand on what the worker says until it is gone."""
         while (message := await self.channel.receive()) is not None:
@@ -89,9 +98,19 @@ class Member:
 
 
 class Crew:
-    """`size` workers. `start(name)` says what a new one is to serve."""
+    """`size` workers. `start(name)` says what a new one is to serve.
 
-    def __init__(self, size: int, start: Callable[[str], Mapping[str, object]], fleet: Fleet) -> None:
+    `died(mark)` is told of one that ended by itself.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        start: Callable[[str], Mapping[str, object]],
+        fleet: Fleet,
+        died: Callable[[str], Coroutine[object, object, None]] | None = None,
+    ) -> None:
+        self._died = died
         self.fleet = fleet
         self._start = start
         self._size = size
@@ -99,6 +118,7 @@ class Crew:
         self._tasks: set[asyncio.Task[None]] = set()
         self._first: list[asyncio.Future[str]] = []
         self._stopping = False
+        self._document: Mapping[str, Any] | None = None
 
     @property
     def ready(self) -> int:
@@ -126,13 +146,23 @@ class Crew:
     async def reload(self, document: Mapping[str, Any], before: Mapping[str, Any]) -> str:
         """Swap the configuration in every worker, or in none; what was wrong, or nothing."""
         members = [member for member in self._members.values() if member.is_ready]
-        answers = [await member.ask("reload", "reloaded", START_SECONDS, document=document) for member in members]
+        answers = await asyncio.gather(*(member.swap(document) for member in members))
         wrong = [str(answer["wrong"]) if answer else "a worker did not answer" for answer in answers]
         said = next((text for text in wrong if text), "")
         if said:
             for member in members:
-                await member.ask("reload", "reloaded", START_SECONDS, document=before)
-        return said
+                await member.swap(before)
+            return said
+        self._document = document
+        for member in self._members.values():
+            self._bring_up(member)
+        return ""
+
+    def _bring_up(self, member: Member) -> None:
+        """A worker that was about to start when the configuration was swapped has the one before."""
+        if member.is_ready and self._document is not None and member.document != self._document:
+            _log.info("worker %s is told of the configuration that was swapped in meanwhile", member.name)
+            self._spawn_task(_swapped(member, self._document))
 
     async def drain(self) -> None:
         """Have all of them finish what they do and exit; kill what is left after that."""
@@ -187,12 +217,18 @@ class Crew:
         self._tell_first(slot, f"a worker ended with code {code} before it served")
         if not self._stopping:
             _log.warning("worker %s (pid %d) ended with code %d", name, member.process.pid, code)
+            if self._died is not None:
+                for mark in member.marks:
+                    self._spawn_task(self._died(mark))
 
     def _told(self, member: Member, message: Mapping[str, Any]) -> None:
         slot = next((slot for slot, known in self._members.items() if known is member), None)
+        if mark := str(message.get("mark", "")):
+            member.marks.add(mark)
         match message.get("do"):
             case "ready":
                 member.is_ready = True
+                self._bring_up(member)
                 self._tell_first(slot, "")
             case "failed":
                 self._cannot(slot, str(message["wrong"]))
@@ -215,3 +251,7 @@ class Crew:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+async def _swapped(member: Member, document: Mapping[str, Any]) -> None:
+    await member.swap(document)

@@ -60,7 +60,7 @@ def refused(turn: Turn, objection: Objection, *, asked: int = 0, alone: bool = F
     past = episode.unpack_episodes(view.episodes) if view.episodes else ()
     trail = session.trail(view)
     decision = refusal.refused(turn.decision, objection, past, trail, asked=asked, alone=alone)
-    turn.decision = handed_over(decision, turn.proxy.policy)
+    turn.decision = handed_over(decision, turn.chosen.policy)
     return {Rung.FINALIZE: "finalize", Rung.CUT: "cut"}.get(turn.decision.rung, "reask")
 
 

@@ -17,7 +17,7 @@ from guardproxy.api.chat import GAP, Gate
 from guardproxy.core.edit import DropCalls, PutBack
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import UpstreamError
-from guardproxy.http import approving, attempt, checking, deciding, relay, room
+from guardproxy.http import approving, attempt, checking, deciding, own_words, relay, room
 from guardproxy.http.look import Look, left, take_over
 from guardproxy.http.outlet import Outlet
 
@@ -85,17 +85,20 @@ class Guarded:
     def gate(self) -> Gate | None:
         """What has to wait. A client that asked for several choices gets them as they are."""
         turn = self.turn
-        text = turn.proxy.wants.holds and turn.checks
+        text = turn.chosen.wants.holds and turn.checks
         calls = turn.inspection is not None and self.drop is None
         if turn.ask.choices > 1 or not (text or calls):
             return None
-        return Gate(_every if calls and turn.proxy.wants.people else partial(_wanted, turn, calls, text), text=text)
+        firm = bool(text) or (turn.inspection is not None and turn.inspection.enforces)
+        every = calls and turn.chosen.wants.people
+        return Gate(partial(_wanted, turn, calls, text), text=text, every=every, firm=firm)
 
     # -------------------------------------------------------------------------------------------- what we say to it
 
     async def _judge(self, look: Look) -> web.StreamResponse | None:
         """The response, or None where the model is to be asked again."""
         turn = self.turn
+        attempt.note_unread(turn, look)
         if look.encoded or self.gate() is None:
             take_over(turn, look, dropped=look.drop is not None)
             await checking.report(self, look)
@@ -154,16 +157,18 @@ class Guarded:
         self.passed(look)
 
     async def again(self, look: Look, after: Sequence[bytes], reason: str) -> bool:
-        """Send an answer back with `after` behind it; False where there is no room for one more attempt."""
+        """Send an answer back with `after` behind it; False where there is no room: then it is as it was."""
+        if not await self.extend((look.watcher.raw_message(), *after)):
+            return False
         self.passed(look)
         self.add(look, after)
         self.turn.outcome.reason = reason
-        return await self.extend()
+        return True
 
-    async def extend(self) -> bool:
-        """Hold what one more attempt may cost, under the same token."""
+    async def extend(self, more: Sequence[bytes] = ()) -> bool:
+        """Hold what one more attempt may cost, under the same token; with `more` messages than stand there now."""
         turn = self.turn
-        return await turn.proxy.books.extend(turn.opening, room.more(turn, sum(map(len, self.rounds))))
+        return await turn.proxy.books.extend(turn.opening, room.more(turn, sum(map(len, (*self.rounds, *more)))))
 
     # --------------------------------------------------------------------------------------- what the client is told
 
@@ -174,9 +179,9 @@ class Guarded:
         seen = watcher.seen()
         take_over(turn, look, dropped=False)
         keep: frozenset[int] | None = None
-        if out:
-            deciding.refused(turn, deciding.worst(objections))
-        if out or (turn.proxy.wants.guards and seen.call_count > len(seen.calls)):
+        if refused := [one for one in objections if one.action != "answer"]:
+            deciding.refused(turn, deciding.worst(refused))
+        if out or (turn.chosen.wants.guards and seen.call_count > len(seen.calls)):
             keep = frozenset(range(len(seen.calls))) - out  # of more than can be judged, the rest is left out
             turn.outcome.calls = tuple(call for at, call in enumerate(seen.calls) if at in keep)
             turn.outcome.call_count = len(keep)
@@ -194,6 +199,10 @@ class Guarded:
             after = turn.surface.results([raw[at] for at in sorted(texts)], [texts[at] for at in sorted(texts)])
         said = self._said
         turn.outcome.text = GAP.join(part for part in (said, turn.outcome.text) if part)
+        if turn.outcome.stands:
+            turn.outcome.stands = GAP.join(part for part in (said, turn.outcome.stands) if part)
+            own_words.keep(turn, flowed=said, before=tuple(self.rounds), said=said)
+            return
         if self.rounds or calls:
             kept = PutBack(turn.ask.count, tuple(self.rounds), tuple(calls), tuple(after), said)
             turn.kept.append(kept)
@@ -213,9 +222,9 @@ class Guarded:
         turn = self.turn
         joint = turn.joint
         deciding.closed(turn)
-        turn.outcome.own(GAP.join(part for part in (joint.text if joint else "", text) if part))
-        if self.rounds:
-            turn.kept.append(PutBack(turn.ask.count, before=tuple(self.rounds), said=self._said))
+        flowed = joint.text if joint else ""
+        turn.outcome.own(GAP.join(part for part in (flowed, text) if part))
+        own_words.keep(turn, flowed=flowed, before=tuple(self.rounds), said=self._said)
         created = turn.started_ns // 10**9
         body = turn.surface.closing(turn.ask, joint, text, reply_id=turn.reply_id, created=created)
         if turn.response is None:
@@ -227,8 +236,4 @@ def _wanted(turn: Turn, calls: bool, final: bool, tool: str) -> bool:  # noqa: F
     """Whether a call has to wait: it is judged, or it may be the final answer."""
     if calls and turn.inspection is not None and turn.inspection.concerns(tool):
         return True
-    return final and any(rule.concerns(tool) for rule in turn.proxy.policy.tools.final)
-
-
-def _every(_tool: str) -> bool:
-    return True
+    return final and any(rule.concerns(tool) for rule in turn.chosen.policy.tools.final)

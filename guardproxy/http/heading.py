@@ -58,8 +58,8 @@ def headers(turn: Turn) -> list[tuple[str, str]]:
         found.append(("x-guardproxy-budget-remaining", budget.remaining(view)))
         if turn.crossed:
             found.append(("x-guardproxy-budget-soft", soft_limits.header(turn.crossed)))
-        if view.missing:
-            found.append(("x-guardproxy-notice", NOT_APPENDED))
+        if said := [*([NOT_APPENDED] if view.missing else ()), *turn.outcome.notices]:
+            found.append(("x-guardproxy-notice", ", ".join(said)))
     if turn.outcome.upstream is not None and turn.outcome.upstream_status:
         found.append(("x-guardproxy-upstream", turn.outcome.upstream.name))
     if turn.outcome.verification:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidTag
@@ -77,14 +78,14 @@ class Ledger:
             if isinstance(edit, AppendText):
                 anchor = f"{self._anchor(at, edit.index)}:{places.count(edit.index)}"
                 places.append(edit.index)
-                entries[anchor] = self._seal(anchor, edit.text.encode())
+                entries[anchor] = self.sealed(anchor, edit.text.encode())
         taken = [one.place for anchor in known if (one := _rounds_at(anchor))] if kept or decided else []
         for back in (*decided, *kept):
             place = self._before(at, back.index)
             whose = "." if back in decided else ".".join(self._answer(at(back.index) or answer or Message("assistant")))
             anchor = f"{ROUNDS}{place}:{whose}:{taken.count(place)}"
             taken.append(place)
-            entries[anchor] = self._seal(anchor, _packed(back))
+            entries[anchor] = self.sealed(anchor, _packed(back))
         return entries
 
     def other(self, at: At, index: int, known: Iterable[str]) -> tuple[PutBack, ...]:
@@ -110,7 +111,7 @@ class Ledger:
             index = int(place.partition(":")[0])
             if self._anchor(at, index) != place:
                 lost += 1
-            elif text := self._open(anchor, sealed):
+            elif text := self.opened(anchor, sealed):
                 texts.append((index, int(number), text.decode()))
         found = tuple(AppendText(index, text) for index, _, text in sorted(texts))
         backs = [back for place, some in rounds.items() for back in self._rounds(at, place, some, entries)]
@@ -124,13 +125,22 @@ class Ledger:
         if self._before(at, index) != place or (index and at(index - 1) is None):
             return []
         chosen = sorted(self._chosen(at(index), some))
-        backs = [_unpacked(index, raw) for _, anchor in chosen if (raw := self._open(anchor, entries[anchor]))]
-        whole = _each_id_once(at(index), [back for back in backs if back is not None])
+        backs = []
+        for _, anchor, exact in chosen:
+            raw = self.opened(anchor, entries[anchor])
+            back = _unpacked(index, raw) if raw else None
+            if back is not None and not _came_after_all(at(index), anchor, back):
+                # words of ours are known by all of them: what only looks like them stays
+                backs.append(back if exact or not back.instead else replace(back, instead=""))
+        whole = _each_id_once(at(index), backs)
         return [back for back in whole if back != PutBack(index)]
 
-    def _chosen(self, here: Message | None, some: Sequence[tuple[Rounds, str]]) -> list[tuple[int, str]]:
-        """Numbers and anchors. Of an answer that is none of those given there is nothing: a fork, or written anew."""
-        found = [(one.number, anchor) for one, anchor in some if not one.exact]
+    def _chosen(self, here: Message | None, some: Sequence[tuple[Rounds, str]]) -> list[tuple[int, str, bool]]:
+        """Numbers and anchors, and whether the message is that answer to the letter.
+
+        Of an answer that is none of those given there is nothing: a fork, or written anew.
+        """
+        found = [(one.number, anchor, False) for one, anchor in some if not one.exact]
         given = [pair for pair in some if pair[0].exact]
         if here is None or here.role != "assistant" or not given:
             return found
@@ -139,7 +149,7 @@ class Ledger:
         if not own:
             return found
         one, anchor = max(own, key=lambda pair: pair[0].number)
-        return [*found, (one.number, anchor)]
+        return [*found, (one.number, anchor, one.exact == exact)]
 
     def _answer(self, message: Message) -> tuple[str, str]:
         """Digests of an answer: of its calls as canonical actions, and of these with ids and words."""
@@ -153,11 +163,13 @@ class Ledger:
         """The place of a message that may not be there yet: it is known by the one in front of it."""
         return f"{index}:{self._anchor(at, index - 1).partition(':')[2]}" if index else "0:"
 
-    def _seal(self, anchor: str, content: bytes) -> bytes:
+    def sealed(self, anchor: str, content: bytes) -> bytes:
+        """What is kept at an anchor, and can be read at no other one."""
         nonce = os.urandom(NONCE)
         return nonce + self._cipher.encrypt(nonce, content, anchor.encode())
 
-    def _open(self, anchor: str, sealed: bytes) -> bytes:
+    def opened(self, anchor: str, sealed: bytes) -> bytes:
+        """What was kept at an anchor; nothing where it cannot be read."""
         try:
             return self._cipher.decrypt(sealed[:NONCE], sealed[NONCE:], anchor.encode())
         except InvalidTag:
@@ -181,6 +193,15 @@ def _rounds_at(anchor: str) -> Rounds | None:
     return Rounds(place, calls, exact, int(number)) if anchor.startswith(ROUNDS) and dot else None
 
 
+def _came_after_all(here: Message | None, anchor: str, back: PutBack) -> bool:
+    """Whether the message itself makes the calls of a decision that was put back because they were thought lost."""
+    one = _rounds_at(anchor)
+    own = {call.id for call in here.calls if call.id} if here and one and not one.exact else set()
+    messages = [json.loads(raw) for raw in back.before] if own else ()
+    made = [call for one in messages if isinstance(one, dict) for call in one.get("tool_calls") or ()]
+    return any(call.get("id") in own for call in made)
+
+
 def _each_id_once(here: Message | None, backs: Sequence[PutBack]) -> list[PutBack]:
     """Without the calls, and with them their results, that would bring an id into the message a second time.
 
@@ -192,7 +213,7 @@ def _each_id_once(here: Message | None, backs: Sequence[PutBack]) -> list[PutBac
         calls = [json.loads(raw) for _, raw in back.calls]
         ids = [one for call in calls if (one := call.get("call_id") or call.get("id"))]
         if len({*ids} - taken) < len(ids):
-            kept.append(PutBack(back.index, back.before, said=back.said))
+            kept.append(PutBack(back.index, back.before, said=back.said, instead=back.instead))
         else:
             kept.append(back)
             taken.update(ids)
@@ -203,13 +224,14 @@ def _packed(back: PutBack) -> bytes:
     """The stored form: messages and calls are JSON already, and stay as they are, byte for byte."""
     calls = [[place, raw.decode()] for place, raw in back.calls]
     before, after = [raw.decode() for raw in back.before], [raw.decode() for raw in back.after]
-    return json.dumps([1, before, calls, after, back.said]).encode()
+    fields = [before, calls, after, back.said]
+    return json.dumps([2, *fields, back.instead] if back.instead else [1, *fields]).encode()
 
 
 def _unpacked(index: int, raw: bytes) -> PutBack | None:
     form, *rest = json.loads(raw)
-    if form != 1:  # of another version
+    if form not in (1, 2):  # of another version
         return None
-    before, calls, after, said = rest
+    before, calls, after, *words = rest
     placed = tuple((place, call.encode()) for place, call in calls)
-    return PutBack(index, tuple(one.encode() for one in before), placed, tuple(one.encode() for one in after), said)
+    return PutBack(index, tuple(one.encode() for one in before), placed, tuple(one.encode() for one in after), *words)

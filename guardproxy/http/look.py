@@ -61,7 +61,7 @@ class Look:
             drop=self.drop,
             status=answer.status,
             content_type=answer.content_type,
-            options=turn.proxy.options if good and not turn.seen.panic else OFF,
+            options=turn.chosen.options if good and not turn.seen.panic else OFF,
             language=turn.language,
             **more,
         )
@@ -116,6 +116,8 @@ def take_over(turn: Turn, look: Look, *, dropped: bool) -> None:
         turn.outcome.outcome, turn.outcome.answer = "answered", "calls"
     if look.watcher.halted:
         _halted(turn, look.watcher.halted)
+    if turn.outcome.answer == "own" and look.drop is not None and not look.blind:
+        turn.outcome.stands = look.drop.text
     if failed:
         turn.outcome.error_type = "upstream_error"  # the provider told the client itself
 

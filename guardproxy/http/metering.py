@@ -26,6 +26,7 @@ from guardproxy.http.handing_on import error_of
 
 if TYPE_CHECKING:
     from guardproxy.core.model import Line
+    from guardproxy.core.policy import Policy
     from guardproxy.core.tenant import Tenant
     from guardproxy.http.app import Proxy
 
@@ -53,19 +54,19 @@ class Place:
 @asynccontextmanager
 async def held(proxy: Proxy, request: web.BaseRequest, tenant: Tenant, route: str) -> AsyncIterator[Place]:
     """While a request is under way it holds its place. `Denied`: there is none, or it may not be used at all."""
-    place, enforced = Place(), proxy.policy.mode == "enforce"
+    place, policy = Place(), proxy.policies.at(tenant).policy
     offset_ms = proxy.clock_offset(intake.lower(request.headers))
     due = proxy.budgets.of(tenant, "", time.time_ns() // 1_000_000 + offset_ms) if proxy.budgets.meter(tenant) else ()
     if request.method in SAFE:
         due = tuple([one for one in due if is_rate(one.key)])
-    elif proxy.policy.unmetered == "refuse" and enforced and proxy.budgets.meter(tenant, but=COUNTED):
+    elif policy.unmetered == "refuse" and policy.mode == "enforce" and proxy.budgets.meter(tenant, but=COUNTED):
         message = f"{route} is not counted, and there are budgets here that it would pass by (policy.unmetered)"
         raise Denied(error_of(BadAsk(message, code="route_not_metered")))
     due = tuple([one for one in due if one.budget.dimension in COUNTED])
     if not due:
         yield place
         return
-    token = await _admitted(proxy, tenant, due, offset_ms)
+    token = await _admitted(proxy, tenant, policy, due, offset_ms)
     try:
         yield place
     finally:
@@ -73,9 +74,9 @@ async def held(proxy: Proxy, request: web.BaseRequest, tenant: Tenant, route: st
             _settle(proxy, tenant, token, offset_ms, int(place.sent))
 
 
-async def _admitted(proxy: Proxy, tenant: Tenant, due: Sequence[Due], offset_ms: int) -> str:
+async def _admitted(proxy: Proxy, tenant: Tenant, policy: Policy, due: Sequence[Due], offset_ms: int) -> str:
     """The token of the hold; "" where nothing is counted, since the store is away."""
-    lines = tenant_budget.lines(due, Need(0, 0, 0), enforce=proxy.policy.mode == "enforce")
+    lines = tenant_budget.lines(due, Need(0, 0, 0), enforce=policy.mode == "enforce")
     until, poll_ms = time.monotonic() + room.WAIT_S, room.POLL_MS
     while True:
         token = proxy.token()
@@ -86,7 +87,7 @@ async def _admitted(proxy: Proxy, tenant: Tenant, due: Sequence[Due], offset_ms:
             return token
         wait_s = tenant_budget.wait_ms(view, poll_ms) / 1000
         if any(tenant_budget.is_hard(line) for line in view.short) or time.monotonic() + wait_s > until:
-            raise Denied(_refusal(proxy, view))
+            raise Denied(_refusal(policy, view))
         await asyncio.sleep(wait_s)
         poll_ms = min(room.SLOWEST_MS, 2 * poll_ms)
 
@@ -109,19 +110,19 @@ def _settle(proxy: Proxy, tenant: Tenant, token: str, offset_ms: int, requests: 
     proxy.spawn(proxy.books.settle(told))
 
 
-def _refusal(proxy: Proxy, view: View) -> web.Response:
+def _refusal(policy: Policy, view: View) -> web.Response:
     decision = denial.denied(view)
     extra: dict[str, object] = {"rule": decision.rule}
     if decision.refused is not None:
         extra["budget"] = denial.facts(decision.refused, view)
-    language = "en" if proxy.policy.language == "auto" else proxy.policy.language
+    language = "en" if policy.language == "auto" else policy.language
     if decision.rule.startswith(denial.RATE):
         error = BadAsk(limits.rate_reached(language, decision), status=BUSY, code="rate_limit_exceeded")
         response = error_of(error, extra)
         del response.headers["x-should-retry"]
         response.headers["Retry-After"] = str(denial.retry_after(view))
     else:
-        error = BadAsk(decision.reason, status=proxy.policy.deny_status, code="budget_exceeded")
+        error = BadAsk(decision.reason, status=policy.deny_status, code="budget_exceeded")
         response = error_of(error, extra)
     response.headers["x-guardproxy-verdict"], response.headers["x-guardproxy-rule"] = "deny", decision.rule
     return response

@@ -16,6 +16,7 @@ from guardproxy.http.admin_v1 import AdminV1
 from guardproxy.http.auditing import Actor, Notes
 from guardproxy.http.gate import Gate, loopback
 from guardproxy.http.server import Quiet
+from guardproxy.http.standing import Standing
 from guardproxy.http.switch import Switch
 from guardproxy.http.tokens import Keyring
 from guardproxy.http.worker import listener
@@ -28,7 +29,10 @@ _log = logging.getLogger(__name__)
 class Operators:
     """One a parent. `open` listens; `tend` writes what the store had missed; `reload` reads the certificate again."""
 
-    def __init__(self, section: AdminSection, store: Store, keys: Keys, switch: Switch) -> None:
+    def __init__(
+        self, section: AdminSection, store: Store, keys: Keys, switch: Switch, standing: Standing | None = None
+    ) -> None:
+        self._standing = standing
         self._section = section
         self._store = store
         self._keys = keys
@@ -58,6 +62,7 @@ class Operators:
             switch=self._switch,
             notes=self._notes,
             hash_key=self._keys.key_hash,
+            standing=self._standing,
         )
         app = Admin(sight, api.application(), self._gate, self._notes, self.mark).application()
         runner = web.AppRunner(app, access_log=None, logger=Quiet(lambda: None))

@@ -14,6 +14,7 @@ from guardproxy.core.proposals import Objection
 from guardproxy.errors import GuardError, UpstreamError
 
 if TYPE_CHECKING:
+    from guardproxy.http.sealed import Held
     from guardproxy.http.upstream import Upstream
 
 NO_USAGE = Usage()
@@ -127,6 +128,9 @@ class Outcome:
     decided: tuple[PutBack, ...] = ()  # what stands in the request because of it, from now on
     waits_for: str = ""  # id of the approval that the thread waits for from now on
     message: bytes = b""  # an answer that was kept back, and is given now
+    notices: list[str] = field(default_factory=list)  # for the header of that name
+    stands: str = ""  # our words in the place of calls that were taken out, where no text was left
+    held: Held | None = None  # what it is about, where the client was told that it waits
     status_after: str = "active"  # of the thread: active, need_human, waiting
 
     def fail(self, error: GuardError) -> None:

@@ -17,6 +17,7 @@ from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.tenant import NOBODY
 from guardproxy.core.tool_rules import ToolRule
 from guardproxy.errors import BadAsk
+from guardproxy.http import shaping
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
@@ -64,7 +65,7 @@ def refuse(turn: Turn) -> None:
         turn.tenant.may_ask(turn.ask.model)
         if turn.proxy.upstreams is None:
             turn.tenant.may_reach(RESERVED)
-    if turn.ask.choices > 1 and turn.ask.tools and turn.proxy.wants.guards:
+    if turn.ask.choices > 1 and turn.ask.tools and turn.chosen.wants.guards:
         told = (
             "`n` must be 1 with tools here: this policy forbids calls, or has people allow them, and judges one answer"
         )
@@ -73,14 +74,15 @@ def refuse(turn: Turn) -> None:
 
 def clean(turn: Turn) -> tuple[Edit, ...]:
     """The edits that tidy tool results; what is appended stands in the ledger afterwards, like advice."""
-    policy, ask, surface = turn.proxy.policy, turn.ask, turn.surface
+    policy, ask, surface = turn.chosen.policy, turn.ask, turn.surface
     if turn.seen.panic:
         return ()
+    settings, language = shaping.hygiene(turn)
     found = hygiene.clean(
         ask,
-        policy.hygiene,
+        settings,
         policy.tools,
-        surface.first_language(ask) if policy.language == "auto" else policy.language,
+        surface.first_language(ask) if language == "auto" else language,
         whole=partial(surface.conversation, ask),
         since_ms=turn.seen.since_ms,
         printer=turn.proxy.printer,
@@ -104,8 +106,8 @@ def clean(turn: Turn) -> tuple[Edit, ...]:
 def inspection(turn: Turn, exempt: Sequence[ScopedExemption]) -> Inspection | None:
     """What is to be looked at in the answer; None on most turns."""
     proxy, view = turn.proxy, turn.seen
-    policy = proxy.policy
-    if not (view.episodes or turn.decision.episode or proxy.wants.calls) or view.panic or turn.ask.choices > 1:
+    policy = turn.chosen.policy
+    if not (view.episodes or turn.decision.episode or turn.chosen.wants.calls) or view.panic or turn.ask.choices > 1:
         return None
     return proposals.prepare(
         turn.ask,

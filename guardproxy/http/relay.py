@@ -44,7 +44,7 @@ async def post(turn: Turn, edits: Sequence[Edit], *, judged: bool = False) -> An
     proxy, done = turn.proxy, turn.outcome
     body = turn.surface.write(turn.ask, edits)
     untouched = body is turn.ask.body
-    edited_answer = judged or proxy.options is not OFF
+    edited_answer = judged or turn.chosen.options is not OFF
     edited_answer = edited_answer or any(isinstance(edit, DropCalls | SpliceUsage) for edit in edits)
     received = outward(proxy.tenancy, turn.request.headers)
     if proxy.upstreams is not None:

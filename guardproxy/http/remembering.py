@@ -93,10 +93,13 @@ def keep(turn: Turn, view: View) -> None:
     given = [turn.joint.base.get("id")] if turn.joint is not None else []
     given += [turn.look.watcher.response_id] if turn.look is not None else []
     ids = [str(one) for one in (*given, upstream or turn.reply_id) if one]
-    calls = done.dropped or ()
-    outputs = surface.unanswered(calls, done.text) if calls else ()
-    outputs += tuple(raw for back in turn.kept if back.calls for raw in back.after)
-    said = surface.Said(done.text, done.calls, upstream, outputs, done.message)
+    if upstream:
+        front = surface.unanswered(done.dropped, done.text)
+        front += tuple(raw for back in turn.kept if back.calls for raw in back.after)
+    else:
+        front = tuple(raw for back in turn.kept for raw in back.before)
+    instead = next((back.instead for back in turn.kept if back.instead), "")
+    said = surface.Said(done.text, done.calls, upstream, front, done.message, instead)
     found, needed = surface.keep(ask, said, view.session, view.thread, ids)
     for name, raw in found.items():
         where = _name(turn, name)

@@ -76,6 +76,7 @@ def report_of(turn: Turn, view: View) -> TurnReport:
         state=_state(turn),
         user=declared.user,
         labels=declared.labels,
+        policy=turn.chosen.label,
     )
 
 

@@ -75,8 +75,9 @@ class Budgets:
 
 def need(turn: Turn) -> Need:
     """What the turn's first attempt may use at most."""
-    proxy, ask = turn.proxy, turn.ask
-    most = min(ask.max_tokens or proxy.policy.default_output_hold, proxy.policy.default_output_hold)
+    ask = turn.ask
+    hold = turn.chosen.policy.default_output_hold
+    most = min(ask.max_tokens or hold, hold)
     return _need(turn, 0, most * max(1, ask.choices))
 
 
@@ -92,7 +93,7 @@ def _need(turn: Turn, more: int, output: int) -> Need:
 
 def lines(turn: Turn, need: Need) -> tuple[Line, ...]:
     """The lines to hold: the session's limits, and the tenant's where there are any."""
-    policy = turn.proxy.policy
+    policy = turn.chosen.policy
     found = budget.price(policy.stored, need)
     if not turn.dues:
         return found
@@ -102,7 +103,7 @@ def lines(turn: Turn, need: Need) -> tuple[Line, ...]:
 async def make(turn: Turn) -> None:
     """Look for room where the first `begin` found none. The turn's view is the last answer."""
     until = time.monotonic() + WAIT_S
-    poll_ms, shrinks = POLL_MS, turn.proxy.policy.shrink_to_fit
+    poll_ms, shrinks = POLL_MS, turn.chosen.policy.shrink_to_fit
     while _lacks(turn):
         if any(tenant_budget.is_hard(line) for line in turn.seen.short):
             if not shrinks or not _shrink(turn):

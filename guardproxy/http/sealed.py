@@ -16,8 +16,14 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 NONCE = 12
 """Bytes, as AES-GCM wants them (NIST SP 800-38D)."""
 
-ASKED, EDITED, CHECKPOINT = "approval", "edited", "checkpoint"
-"""Kinds: what is to be approved (its id), what a person made of it (the same id), a conversation (its session)."""
+ASKED, EDITED, CHECKPOINT, ANSWER = "approval", "edited", "checkpoint", "answer"
+"""Kinds: what is to be approved (its id), what a person made of it (the same id), a conversation (its session), an
+answer that was not accepted (its session).
+"""
+
+
+TEXTS = ("tool", "arguments", "question", "answer", "reason")
+"""The texts of a `Held`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,7 @@ class Held:
     question: str = ""
     answer: str = ""
     position: int = -1
+    reason: str = ""  # of the rule that asks
 
 
 class Sealer:
@@ -55,7 +62,7 @@ class Sealer:
 
     def seal_held(self, approval: str, held: Held, kind: str = ASKED) -> bytes:
         """An approval's content. Bytes of `message` that are no UTF-8 are replaced."""
-        fields = {name: getattr(held, name) for name in ("tool", "arguments", "question", "answer")}
+        fields = {name: getattr(held, name) for name in TEXTS}
         said: dict[str, object] = {
             name: text.encode("utf-8", "replace").decode() for name, text in fields.items() if text
         }
@@ -70,7 +77,7 @@ class Sealer:
         said = orjson.loads(raw) if raw is not None else None
         if not isinstance(said, dict):
             return None
-        texts = {name: str(said.get(name, "")) for name in ("tool", "arguments", "question", "answer")}
+        texts = {name: str(said.get(name, "")) for name in TEXTS}
         position = said.get("position")
         position = position if isinstance(position, int) and position >= 0 else -1
         return Held(**texts, message=str(said.get("message", "")).encode(), position=position)

@@ -11,7 +11,6 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
-from typing import Any
 
 from guardproxy import __version__, secrets
 from guardproxy.config import Config
@@ -20,15 +19,13 @@ from guardproxy.http import whereabouts
 from guardproxy.http.admin import Sight
 from guardproxy.http.crew import Crew
 from guardproxy.http.operators import Operators
-from guardproxy.http.sweeper import Sweeper
+from guardproxy.http.standing import Loaded, Standing
+from guardproxy.http.sweeper import Sweeper, bury
 from guardproxy.http.switch import Switch
 from guardproxy.http.worker import listener
 from guardproxy.store import embedded
 from guardproxy.store.redis import Store
 from guardproxy.telemetry import Fleet, Snapshot, Telemetry
-
-FIXED = ("listen", "admin", "store", "telemetry")
-"""Sections that a running proxy cannot change: sockets, connections and exporters outlive a configuration."""
 
 TEND_SECONDS = 0.5
 """Between two looks at the store; without it budgets are counted by each worker alone."""
@@ -46,8 +43,6 @@ HOW = {
 NO_KEY = "no upstream has an api_key: requests go to the provider without any key"
 """Said where clients' keys are ours, and so no key of the provider's comes with a request."""
 
-Loaded = tuple[Config, Mapping[str, Any]]
-
 _log = logging.getLogger(__name__)
 
 
@@ -55,14 +50,16 @@ class Parent:
     """One `guardproxy serve`. `load` reads the configuration; it is called again at SIGHUP."""
 
     def __init__(self, load: Callable[[], Loaded], secret: str) -> None:
-        self._load = load
+        self._standing = Standing(load)
         self._secret = secret
-        self._config, self._document = load()
-        self._config.refuse_itself()
         self._fleet = Fleet()
         self._draining = False
         self._stop = asyncio.Event()
         self._busy: set[asyncio.Task[None]] = set()
+
+    @property
+    def _config(self) -> Config:
+        return self._standing.config
 
     async def run(self, say: Callable[[str], None]) -> None:
         """Serve until told to stop. `say` gets what a person reads first. Raises GuardError if it cannot start."""
@@ -88,9 +85,11 @@ class Parent:
         )
         stack.push_async_callback(self._store.close)
         await self._store.check_policy()
-        self._crew = Crew(config.listen.workers, self._start, self._fleet)
+        self._crew = Crew(config.listen.workers, self._start, self._fleet, lambda mark: bury(self._store, mark))
+        await self._standing.open(self._store, self._crew.reload)
         self._switch = Switch(self._store)
-        self._operators = Operators(config.admin, self._store, secrets.derive(self._secret), self._switch)
+        keys = secrets.derive(self._secret)
+        self._operators = Operators(config.admin, self._store, keys, self._switch, self._standing)
         stack.callback(self._crew.kill)
         await self._admin(stack)
         await self._crew.open()
@@ -113,6 +112,7 @@ class Parent:
             try:
                 await self._revive()
                 await self._operators.tend()
+                await self._standing.look()
                 pause = TEND_SECONDS
             except Exception as error:  # noqa: BLE001 - whatever it is, the store is needed
                 _log.warning("the embedded store cannot be started anew: %s", error)
@@ -174,7 +174,7 @@ class Parent:
     def _start(self, name: str) -> dict[str, object]:
         """What a new worker is to serve."""
         return {
-            "document": self._document,
+            "document": self._standing.document,
             "secret": self._secret,
             "socket_path": self._socket_path,
             "host": self._config.listen.host,
@@ -212,22 +212,10 @@ class Parent:
 
     async def _reload(self) -> None:
         """Read the configuration again and swap it in; a bad one is refused and the old one stays."""
-        try:
-            config, document = self._load()
-            config.refuse_itself()
-            fixed = [name for name in FIXED if getattr(config, name) != getattr(self._config, name)]
-            if fixed:
-                raise ConfigError(f"{', '.join(fixed)}: cannot change while running; restart instead")
-            wrong = await self._crew.reload(document, self._document)
-            if wrong:
-                raise ConfigError(wrong)
-        except GuardError as error:
-            _log.error("the configuration was not reloaded, the old one stays: %s", error.message)
+        changed = await self._standing.reload()
+        if changed is None:
             return
-        changed = [name for name in Config.model_fields if getattr(config, name) != getattr(self._config, name)]
-        self._config, self._document = config, document
-        _log.info("the configuration was reloaded")
-        _name_bad_prices(config)
+        _name_bad_prices(self._config)
         try:
             await self._operators.reload(changed)
         except GuardError as error:

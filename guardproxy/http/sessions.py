@@ -15,9 +15,10 @@ import orjson
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.scoped_exemption import moment
 from guardproxy.errors import BadAsk, GuardError
-from guardproxy.http import people, reach
+from guardproxy.http import people, reach, unaccepted
 from guardproxy.http.sealed import CHECKPOINT, Sealer
 from guardproxy.http.terminal import visible
+from guardproxy.http.unaccepted import Unaccepted
 from guardproxy.store.audit import Entry
 from guardproxy.store.known import Known
 from guardproxy.store.redis import Store
@@ -49,6 +50,7 @@ class Run:
     known: Known
     records: Sequence[TurnRecord]
     history: Sequence[Change] = ()
+    answer: Unaccepted | None = None  # that did not pass its checks
 
     @property
     def outcome(self) -> str:
@@ -102,8 +104,12 @@ class Runs:
         known = await self._store.session_state(self._org, session)
         if known is None:
             raise await reach.unknown(self._store, self._org, session)
-        run, history = await asyncio.gather(self._run(known), self._store.runs.history(self._org, session))
-        return Run(run.known, run.records, history)
+        run, history, answer = await asyncio.gather(
+            self._run(known),
+            self._store.runs.history(self._org, session),
+            unaccepted.kept(self._store.checkpoints, self._sealer, self._org, session),
+        )
+        return Run(run.known, run.records, history, answer)
 
     async def act(self, verb: str, session: str, by: str, why: str = "", expect: str = "") -> Run:
         """Do one of `VERBS`, or change nothing and say why not. `expect`: the version that the caller saw."""
@@ -185,10 +191,14 @@ def as_json(run: Run) -> dict[str, object]:
     }
 
 
-def whole_json(run: Run) -> dict[str, object]:
-    """One session with who changed it, when, how and why, the newest last."""
+def whole_json(run: Run, *, content: bool = True) -> dict[str, object]:
+    """One session with who changed it, when, how and why, the newest last. `content` False: it is not for who asks."""
     changes = [{"at_ms": one.at_ms, "by": one.by, "what": one.what, "why": one.why} for one in run.history]
-    return as_json(run) | {"history": changes}
+    answer, said = run.answer if content else None, None
+    if answer is not None:
+        calls = [{"tool": tool, "arguments": given} for tool, given in answer.calls]
+        said = {"at_ms": answer.at_ms, "text": answer.text, "calls": calls, "not_passed": list(answer.wrong)}
+    return as_json(run) | {"history": changes, "unaccepted_answer": said}
 
 
 def facts(run: Run) -> dict[str, object]:
@@ -243,6 +253,10 @@ def paragraphs(run: Run) -> list[str]:
         "threads": f"{len(known.threads)}: {', '.join(visible(one, 40) for one in known.threads[:5])}",
     }
     lines = [f"{name:<11}{text}" for name, text in facts.items()]
+    if run.answer is not None:
+        said = (run.answer.text, *(f"{tool}({given})" for tool, given in run.answer.calls))
+        lines += [f"{'answer':<11}{visible(text)} (not handed on)" for text in said if text]
+        lines += [f"{'not passed':<11}{visible(one)}" for one in run.answer.wrong]
     lines.append("history" if run.history else "history    nobody changed anything")
     for one in run.history:
         why = f": {visible(one.why)}" if one.why else ""

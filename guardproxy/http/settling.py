@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from guardproxy.core.view import Closing
 from guardproxy.errors import GuardError, StoreError
-from guardproxy.http import closing, remembering, reporting, soft_limits
+from guardproxy.http import closing, own_words, remembering, reporting, soft_limits
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
@@ -36,8 +36,12 @@ def _settle(turn: Turn) -> None:
     if not view.admitted or view.closed:
         if (by := closing.paused_by(turn)) and not view.closed:
             proxy.spawn(_pause(turn, by))  # nothing was held, so there is nothing to settle it with
+        if turn.kept:
+            proxy.spawn(own_words.note(turn))
         proxy.done(turn)
         return
+    if turn.outcome.stands and not turn.kept:
+        own_words.keep(turn)
     told = closing.closing_of(turn, view, report)
     if turn.dues:
         soft_limits.settled(turn, told.spent)
@@ -54,7 +58,7 @@ async def _pause(turn: Turn, by: str) -> None:
     view, decision, proxy = turn.seen, turn.decision, turn.proxy
     with suppress(StoreError, GuardError):  # the next request is refused as this one was, and asks again
         await proxy.books.runs.pause(turn.opening.org, view.session, by, decision.reason, who=by)
-        about = {"rule": decision.rule, "reason": decision.reason}
+        about = {"rule": decision.rule, "reason": decision.reason, "turn": view.turn, "thread": view.thread}
         proxy.tell("run.paused", turn.opening.org, view.session, turn.opening.token, about)
 
 

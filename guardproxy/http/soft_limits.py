@@ -54,7 +54,7 @@ def _advice(turn: Turn, one: Crossed) -> tuple[AppendText, ...]:
     view = turn.seen
     if not (view.admitted and view.counted and view.steps) or view.panic or turn.decision.rung >= Rung.NUDGE:
         return ()
-    if turn.proxy.policy.mode != "enforce":
+    if turn.chosen.policy.mode != "enforce":
         return ()
     if not turn.ask.tools and all(step.kind is not Kind.CALL for step in session.trail(view).steps):
         return ()

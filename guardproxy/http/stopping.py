@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from guardproxy.api.chat import GAP
 from guardproxy.core.model import Decision, Rung
-from guardproxy.http import deciding
+from guardproxy.http import deciding, own_words
 from guardproxy.http.outlet import last
 from guardproxy.http.whole import whole
 
@@ -39,7 +40,9 @@ async def end(turn: Turn) -> web.StreamResponse:
         reply_id=turn.reply_id,
         created=time.time_ns() // 10**9,
     )
-    done.own(text)
+    flowed = joint.text if joint is not None and turn.response is not None else ""
+    done.own(GAP.join(part for part in (flowed, text) if part))
+    own_words.keep(turn, flowed=flowed)
     turn.settle()
     if turn.response is None:
         return whole(200, [("Content-Type", turn.content_type), *turn.guard_headers()], body)

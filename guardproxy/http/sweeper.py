@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 
 from guardproxy.errors import StoreError
 from guardproxy.store.known import Known
@@ -53,8 +54,7 @@ class Sweeper:
                 _log.exception("a step of the sweeper failed; it is tried again in %.0f s", EVERY_SECONDS)
 
     async def _settle(self) -> None:
-        for swept in await self._store.sweep():
-            _log.warning("settled an expired hold of session %s, turn %d, in full", swept.session, swept.turn)
+        await _sweep(self._store)
 
     async def _close_idle(self) -> None:
         for known in await self._store.idle_sessions(self._idle_ms):
@@ -63,6 +63,19 @@ class Sweeper:
             records = [read_record(raw) for raw in await self._store.records(known.org, known.session)]
             if records and records[-1]["outcome"] not in CLOSING:  # those were reported when they were closed
                 self._telemetry.close_run(run_of(known, records))
+
+
+async def _sweep(store: Store) -> None:
+    for swept in await store.sweep():
+        _log.warning("settled an expired hold of session %s, turn %d, in full", swept.session, swept.turn)
+
+
+async def bury(store: Store, mark: str) -> None:
+    """Settle what a worker left that died: its clients ask again at once, and that is a retry then, no second run."""
+    with suppress(StoreError):  # the leases end by themselves
+        for org in await store.orgs():
+            await store.orphans.expire(org, mark)
+        await _sweep(store)
 
 
 def run_of(known: Known, records: list[TurnRecord]) -> RunEnd:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from dataclasses import replace
 from types import ModuleType
@@ -19,23 +18,24 @@ from guardproxy.core.tenant import Tenant
 from guardproxy.core.view import View
 from guardproxy.errors import BadAsk, GuardError, StoreError
 from guardproxy.http import (
-    approving,
     checkpointing,
     guarded,
     heading,
     intake,
     opening,
+    own_words,
     preparing,
     relay,
     remembering,
     reporting,
+    resuming,
     room,
     settling,
+    shaping,
     soft_limits,
     stopping,
 )
 from guardproxy.http.outcome import Outcome
-from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
     from guardproxy.api.chat import Joint
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from guardproxy.core.proposals import Inspection
     from guardproxy.core.tenant_budget import Crossed, Due
     from guardproxy.http.app import Proxy
+    from guardproxy.http.chosen import Chosen
     from guardproxy.http.look import Look
     from guardproxy.telemetry.report import TurnReport
 
@@ -61,6 +62,9 @@ class Turn:
         self.request = request
         self.surface = surface
         self.tenant = tenant
+        self.chosen: Chosen = proxy.policies.default
+        """The policy that holds for it, once it is read; the default one before."""
+        self.pin = ""
         self.path = path
         self.route = path.partition("?")[0]
         self.started_ns = time.time_ns()
@@ -117,13 +121,14 @@ class Turn:
         self.body = await intake.take(self.request, max_body=limits.max_body, max_expanded=limits.max_expanded)
         self.ask = self.surface.read(self.body.plain, self.headers, short=True, prefixes=proxy.prefixes)
         await remembering.recall(self)
+        self.chosen = proxy.policies.of(self)
         preparing.refuse(self)
         self.opening = opening.opening_of(self)
         begun = time.perf_counter_ns()
         self.view = await opening.begin(self)
         self.outcome.begin_ns = time.perf_counter_ns() - begun
-        if self.view.paused == "approval" and proxy.policy.approvals.way == "hold":
-            await approving.wait(self)
+        if self.view.paused == "approval" and self.chosen.policy.approvals.way == "hold":
+            await resuming.wait(self)
         if self.seen.short:
             await room.make(self)
         lost = False
@@ -133,14 +138,14 @@ class Turn:
         exempt: tuple[ScopedExemption, ...] = ()
         if self.seen.exempt or self.seen.degraded:
             exempt = await proxy.books.exemptions.of(self.ask, self.seen, self.opening.org, proxy.printer)
-        self.decision = policies.decide(self.seen, proxy.policy, lost=lost, exempt=exempt, due=self.dues)
+        self.decision = policies.decide(self.seen, self.chosen.policy, lost=lost, exempt=exempt, due=self.dues)
         if self.decision.exempted:
             proxy.books.exemptions.hit(self.opening.org, self.decision.exempted)
-        cleaned = preparing.clean(self) if proxy.wants.cleans and self.seen.admitted and not self.seen.panic else ()
+        cleaned = preparing.clean(self) if self._cleans and self.seen.admitted and not self.seen.panic else ()
         if self.dues:
             cleaned = (*cleaned, *soft_limits.look(self))
         self.edits = self._edits(cleaned)
-        if proxy.policy.checkpoints.enabled and checkpointing.wanted(self):
+        if self.chosen.policy.checkpoints.enabled and checkpointing.wanted(self):
             proxy.spawn(checkpointing.keep(self))
         if not self.decision.ends and self.seen.admitted:
             self.inspection = preparing.inspection(self, exempt)
@@ -156,16 +161,16 @@ class Turn:
         return found
 
     def _edits(self, cleaned: tuple[Edit, ...]) -> tuple[Edit, ...]:
-        proxy, ask, view, put_back = self.proxy, self.ask, self.seen, self.put_back
+        ask, view, put_back = self.ask, self.seen, self.put_back
         if self.decision.ends:
             ask = self.surface.widen(ask)  # the summary speaks of the whole window
         texts = tuple(edit for edit in put_back if isinstance(edit, AppendText))
-        context = interventions.Context(view, self.language, texts, proxy.policy.deny_status)
+        context = interventions.Context(view, self.language, texts, self.chosen.policy.deny_status)
         advice = (*cleaned, *self._carried_out(ask, context))
         self.new_advice = tuple(edit for edit in advice if edit not in put_back)  # another attempt says the same once
         if any(isinstance(edit, Reply | Reject) for edit in self.new_advice):
             return self.new_advice
-        splice = (SpliceUsage(),) if ask.may_splice_usage and proxy.policy.splice_usage else ()
+        splice = (SpliceUsage(),) if ask.may_splice_usage and self.chosen.policy.splice_usage else ()
         return (*put_back, *self.new_advice, *self.shrunk, *splice)
 
     def _carried_out(self, ask: Ask, context: interventions.Context) -> tuple[Edit, ...]:
@@ -181,7 +186,7 @@ class Turn:
     @property
     def language(self) -> str:
         """The language in which this turn is spoken."""
-        wanted = self.proxy.policy.language
+        wanted = self.chosen.policy.language
         return self.ask.language if wanted == "auto" else wanted
 
     @property
@@ -193,9 +198,14 @@ class Turn:
         return self.view
 
     @property
+    def _cleans(self) -> bool:
+        """Whether results are tidied: as the policy says, or as it said when the conversation began."""
+        return self.chosen.wants.cleans or shaping.pinned(self.seen)
+
+    @property
     def checks(self) -> bool:
         """Whether final answers are checked."""
-        return self.proxy.wants.finals and not self.decision.ends and self.seen.main and not self.seen.panic
+        return self.chosen.wants.finals and not self.decision.ends and self.seen.main and not self.seen.panic
 
     @property
     def reply_id(self) -> str:
@@ -227,7 +237,7 @@ class Turn:
                 answer = heading.error(self, BadAsk(edit.message, status=edit.status, code=edit.code))
                 self.settle()
                 return answer
-        if self.seen.approval_state and (answered := await approving.resume(self)) is not None:
+        if self.seen.approval_state and (answered := await resuming.resume(self)) is not None:
             return answered
         if self.inspection is not None or self.checks:
             return await guarded.forward(self)
@@ -235,16 +245,7 @@ class Turn:
 
     async def reply(self, text: str) -> web.StreamResponse:
         """An answer in the model's place, whole: no upstream call."""
-        finish = None
-        if self.ask.finish_tool:
-            tool, argument = self.ask.finish_tool
-            finish = (tool, argument, os.urandom(8).hex()[:9])
-        kind, body = self.surface.reply(
-            self.ask, text, reply_id=self.reply_id, created=self.started_ns // 10**9, finish=finish
-        )
-        self.outcome.own(text)
-        self.settle()
-        return whole(200, [("Content-Type", kind), *self.guard_headers()], body)
+        return own_words.reply(self, text)
 
     def guard_headers(self) -> list[tuple[str, str]]:
         """The `x-guardproxy-*` headers of the answer (DESIGN section 5)."""

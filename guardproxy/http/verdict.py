@@ -22,6 +22,10 @@ FORBIDDEN = "tools.deny"
 """By whom an approval is denied whose call a rule forbids, as a person has changed it or as the rules are now."""
 
 
+CLIENT = "the client's next message"
+"""Who has answered a question where the user simply went on: these words are the answer."""
+
+
 def forbidden(policy: Policy) -> tuple[ToolRule, ...]:
     """The rules for calls that are refused whoever allows them."""
     settings = policy.proposals.get("deny")
@@ -42,7 +46,7 @@ async def found(turn: Turn, name: str) -> tuple[Approval | None, Held | None]:
         message = _edited(turn, held, edited.arguments) if edited.arguments else held.message
         held = replace(held, message=message, arguments=edited.arguments or held.arguments, answer=edited.answer)
     if held is not None and approval.state == "approved" and not turn.seen.panic:
-        rule = first(forbidden(turn.proxy.policy), Call(held.tool, held.arguments))
+        rule = first(forbidden(turn.chosen.policy), Call(held.tool, held.arguments))
         if rule is not None:
             try:
                 approval = await turn.proxy.books.approvals.forbid(
@@ -79,9 +83,10 @@ def results(turn: Turn, approval: Approval, held: Held, count: int) -> list[str]
 def told(turn: Turn, approval: Approval | None, held: Held | None) -> str:
     """What the model gets as the result of the call."""
     if held is not None and held.answer:
-        return held.answer
+        return advice.answered_below(turn.language) if approval and approval.by == CLIENT else held.answer
     if approval is not None and (approval.state, approval.by) == ("denied", FORBIDDEN):
         return advice.denied(turn.language, approval.tool, approval.why)
     why = approval.why if approval is not None and approval.state == "denied" else ""
     expired = approval is None or approval.state == "expired"
-    return advice.declined(turn.language, held.tool if held else "", why, expired=expired)
+    tool, asked = (held.tool, bool(held.question)) if held else ("", False)
+    return advice.declined(turn.language, tool, why, expired=expired, asked=asked)

@@ -47,11 +47,15 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`feedback`: why not, for the model. `wrong`: why the server gave no verdict, for the log; "" if it gave one."""
+    """`feedback`: why not, for the model. `wrong`: why the server gave no verdict, for the log; "" if it gave one.
+
+    `reached`: it answered something.
+    """
 
     passed: bool
     feedback: str = ""
     wrong: str = ""
+    reached: bool = True
 
 
 class Verifier:
@@ -76,7 +80,8 @@ class Verifier:
             if verdict is not None:
                 return verdict if verdict.passed or verdict.feedback else self._plain(verdict, question.language)
             wrong = "gave no verdict that can be read"
-        return self._without(f"the verifier at {self._to.origin} {wrong}", question.language)
+        reached = not received.wrong
+        return self._without(f"the verifier at {self._to.origin} {wrong}", question.language, reached=reached)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -86,10 +91,10 @@ class Verifier:
     def _plain(self, verdict: Verdict, language: str) -> Verdict:
         return replace(verdict, feedback=str(LANGUAGES[language].VERIFIER_REFUSED))
 
-    def _without(self, wrong: str, language: str) -> Verdict:
-        if self._fail == "open":
-            return Verdict(passed=True, wrong=wrong)
-        return Verdict(passed=False, feedback=str(LANGUAGES[language].VERIFIER_SILENT), wrong=wrong)
+    def _without(self, wrong: str, language: str, *, reached: bool) -> Verdict:
+        words = LANGUAGES[language]
+        told = "" if self._fail == "open" else str(words.VERIFIER_UNREAD if reached else words.VERIFIER_SILENT)
+        return Verdict(passed=self._fail == "open", feedback=told, wrong=wrong, reached=reached)
 
 
 def _read(body: bytes) -> Verdict | None:

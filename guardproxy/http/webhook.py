@@ -32,6 +32,44 @@ WAITING = 1000
 KNOWN = 4096
 """Ids of events that are remembered, so that each is sent once however often it is told."""
 
+_RUN = {
+    "rule": "why: `completion.NAME` of a check, `budget.NAME` of a limit, `operator` of a person, else the loop's rule",
+    "reason": "the same in words, without content",
+    "turn": "number of the turn that ended so",
+    "thread": "the conversation in the session",
+}
+EVENTS: Mapping[str, Mapping[str, str]] = {
+    "approval.asked": {
+        "approval": "its id, for `guardproxy approvals` (`show`, `approve`, `deny`, `answer`)",
+        "tool": "the tool that the model wants to call",
+        "rule": "`tools.approval`, or `tools.human` for a question",
+        "reason": 'the `reason` of the rule in the configuration; "" = it has none',
+        "question": 'of `tools.human`: what the model asks, its first 600 characters (content!); "" otherwise',
+        "expires_ms": "when nobody may decide any more, in milliseconds since 1970",
+    },
+    "approval.decided": {
+        "approval": "its id",
+        "tool": "the tool",
+        "rule": "as above",
+        "state": "`approved`, `denied`, `answered` or `expired`",
+        "by": 'who decided; "" = nobody did in time',
+        "why": "the reason that they gave",
+    },
+    "budget.soft": {
+        "scope": "whose budget: org, team, key, user or model",
+        "name": "the name of that org, team, key, user or model",
+        "kind": "what is limited, as in the configuration: tokens, cost, requests, ...",
+        "window": "hour, day, week, month or total",
+        "percent": "the soft limit that was passed",
+        "limit": "the hard limit, in the units of the configuration",
+        "used": "how much of it is used",
+        "resets_at": "when the window ends; null = it does not",
+    },
+    "run.paused": _RUN,
+    "run.cut": _RUN,
+}
+"""What there is to tell: each kind with the fields of its `data`, as `docs/webhooks.md` has them."""
+
 GRACE_S = 5.0
 """Seconds that closing waits for what is in the queue."""
 

@@ -162,7 +162,7 @@ async def run(descriptor: int) -> int:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     obeying = asyncio.get_running_loop().create_task(_obey(worker, channel, stop))
-    await channel.send("ready")
+    await channel.send("ready", mark=worker.proxy.mark)
     await stop.wait()
     await worker.close()
     obeying.cancel()
@@ -175,7 +175,8 @@ async def _obey(worker: Worker, channel: Channel, stop: asyncio.Event) -> None:
             case "snapshot":
                 await channel.send("snapshot", snapshot=worker.telemetry.snapshot().to_json().decode())
             case "reload":
-                await channel.send("reloaded", wrong=await _reloaded(worker, told["document"]))
+                wrong = await _reloaded(worker, told["document"])
+                await channel.send("reloaded", wrong=wrong, mark=worker.proxy.mark)
             case "drain":
                 stop.set()
     os._exit(_ORPHANED)  # the store died with the parent: there is nothing left to settle with

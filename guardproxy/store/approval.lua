@@ -79,6 +79,7 @@ if act == 'open' then
     -- approval, and no second one is asked for.
     if t then
       t.waits = id
+      if fields.question == 1 then t.status = 1 end
       save_thread(run, t)
     end
   end
@@ -118,6 +119,12 @@ if act == 'claim' then
   end
   call('HSET', key_of(id), 'token', fields.token)
   return { 'won' }
+end
+
+if act == 'arrived' then
+  local one = call('HMGET', key_of(id), 'token', 'arrived')
+  if (one[1] or '') ~= '' and one[2] ~= 'yes' then call('HSET', key_of(id), 'arrived', fields.arrived) end
+  return { 'done' }
 end
 
 -- The token has given nothing to anybody: the next one may, and the thread waits on.

@@ -28,6 +28,7 @@ class Approval:
 
     `sealed` is what it says and `edited` what was said to it (other arguments, an answer): encrypted by the caller.
     `by` and `why` are of the decision; nobody's where only its time was over. `token`: the attempt that released it.
+    `arrived`: whether the agent's next request showed the call that was released (yes, no); "" = there was none yet.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Approval:
     why: str = ""
     token: str = ""
     edited: bytes = b""
+    arrived: str = ""
 
 
 class RunHeld(GuardError):
@@ -68,12 +70,14 @@ class Approvals:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def open(self, org: str, approval: Approval, offset_ms: int = 0) -> Approval:
+    async def open(self, org: str, approval: Approval, offset_ms: int = 0, *, question: bool = False) -> Approval:
         """Keep one as pending. Asked again with its id, it answers the one that is there as it stands.
 
         Where its thread waits for another one already (asked by a turn beside it), that is answered, and none is kept.
+        `question`: the user's next words answer it, too.
         """
         fields = {name: getattr(approval, name) for name in ("session", "thread", "tool", "asked_ms", "expires_ms")}
+        fields["question"] = int(question)
         found = await self._run(org, "open", approval.id, fields, offset_ms, approval.sealed)
         return _approval(org, found[1])
 
@@ -125,6 +129,10 @@ class Approvals:
         had: int = await self._run(org, "unclaim", approval, {"token": token}, offset_ms)
         return had == 1
 
+    async def arrived(self, org: str, approval: str, shown: bool, offset_ms: int = 0) -> None:  # noqa: FBT001  # the fact itself
+        """Keep whether the agent's history shows the call that it was handed; once it did, that stays."""
+        await self._run(org, "arrived", approval, {"arrived": "yes" if shown else "no"}, offset_ms)
+
     async def get(self, org: str, approval: str, offset_ms: int = 0) -> Approval | None:
         """One approval as it stands, or None."""
         found = await self._run(org, "get", approval, {}, offset_ms)
@@ -157,5 +165,5 @@ def _approval(org: str, flat: Sequence[bytes]) -> Approval:
     return Approval(org=org, **fields, sealed=kept.get(b"sealed", b""), edited=kept.get(b"edited", b""))
 
 
-_TEXTS = ("id", "session", "thread", "tool", "state", "by", "why", "token")
+_TEXTS = ("id", "session", "thread", "tool", "state", "by", "why", "token", "arrived")
 _TIMES = ("asked_ms", "expires_ms", "decided_ms")

@@ -89,14 +89,15 @@ end
 
 -------------------------------------------------------------------------------------------------- is it paused
 -- By a person, a loop or a budget: the session. By an approval that is open: the thread. Only people end it, and time.
-local notes, paused, why, approval, verdict = nil, '', '', aside and '' or t.waits, ''
+local notes, paused, why, approval, verdict, taken = nil, '', '', aside and '' or t.waits, '', false
 if s.notes ~= '' then
   notes = unpacked(s.notes)
   paused, why = notes.paused or '', notes.paused and notes.why or ''
 end
 if approval ~= '' then
-  local found = call('HMGET', P .. 'approval:' .. approval, 'state', 'expires_ms', 'tool')
+  local found = call('HMGET', P .. 'approval:' .. approval, 'state', 'expires_ms', 'tool', 'token')
   verdict = found[1] or 'expired' -- of one that is gone nobody knows more
+  taken = (found[4] or '') ~= ''
   if verdict == 'pending' then
     if now >= tonumber(found[2]) then
       verdict = 'expired'
@@ -330,7 +331,9 @@ if not aside then
   -- The facts of the new rounds, and where the ring has become too long, only its newest.
   local added, some = '', 0
   -- What a person has allowed is no loop: the soft ladder begins at its foot, the counters of the budgets go on.
-  local allowed = not same and (verdict == 'approved' or verdict == 'answered')
+  -- A question that is pending here was answered by these words.
+  local allowed = not same and not taken and (verdict == 'approved' or verdict == 'answered'
+    or (verdict == 'pending' and t.status == 1))
   if allowed then call('DEL', P .. 'e:' .. run) end
   if rearm or genuine or allowed then added, some = ARGV[2], 1 end -- in front: a repeated answer is repeated in the new span
   if blank then added, some = added .. ARGV[3], some + 1 end
@@ -370,8 +373,10 @@ if not aside then
   if t.state == 'failed' or t.state == 'abandoned' or t.answer == 'empty' then
     call('ZREM', P .. 'f:' .. t.conversation, run)
   end
+  -- But for the notice of a call that waits: no other run has it, and who asks on with it must meet the call, also after
+  -- an attempt that did not take it.
   local left = { 'DEL' }
-  for i = 1, #links do
+  for i = 1, t.waits == '' and #links or 0 do
     local given = asked[3 + i]
     if given == MANY then
       call('ZREM', P .. 'm:' .. links[i], run)

@@ -26,6 +26,8 @@ from guardproxy.store.checkpoints import Checkpoints
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
 from guardproxy.store.meter import Meter
+from guardproxy.store.orphans import Orphans
+from guardproxy.store.policies import Policies
 from guardproxy.store.registry import Registry
 from guardproxy.store.runs import Runs
 from guardproxy.store.stays import Stays
@@ -53,8 +55,10 @@ SCRIPTS = {
     "begin": ("state.lua", "resolve.lua", "begin.lua"),
     "settle": ("state.lua", "settle.lua", "handover.lua", "handed.lua"),
     "extend": ("state.lua", "extend.lua"),
+    "note": ("state.lua", "note.lua"),
     "meter": ("state.lua", "meter.lua"),
     "sweep": ("sweep.lua",),
+    "orphan": ("orphan.lua",),
     "stay": ("stay.lua",),
     "renew": ("renew.lua",),
     "idle": ("state.lua", "look.lua", "idle.lua"),
@@ -63,6 +67,7 @@ SCRIPTS = {
     "approval": ("state.lua", "handover.lua", "approval.lua"),
     "checkpoint": ("state.lua", "checkpoint.lua"),
     "registry": ("registry.lua",),
+    "policy": ("policy.lua",),
     "run": ("state.lua", "handover.lua", "look.lua", "run.lua"),
     "admin": ("state.lua", "admin.lua"),
 }
@@ -86,11 +91,13 @@ class Store:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.stays = Stays(client)
+        self.orphans = Orphans(client)
         self.labels = Labels(client)
         self.approvals = Approvals(client)
         self.runs = Runs(client)
         self.registry = Registry(client)
         self.chains = Chains(client)
+        self.policies = Policies(client)
         self.checkpoints = Checkpoints(client)
         self.tokens = Tokens(client)
         self.audit = Audit(client)

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  "gp:{<org>}:"
 -- ARGV[1]  msgpack: the locals below, in this order. `once` is new for each call of the store, and the same when a call
---          is sent again because its answer was lost. `who`: of a pause, operator, loop or budget. `what` is written to
+--          is sent again because its answer was lost. `who`: of a pause, as in runs.py. `what` is written to
 --          the history. `amounts`: of extend, by how much the limits of lines are raised. `expect`: the version of the
 --          session that the caller saw (look.lua), '' = any
 -- ARGV[2]  the boundary fact in its envelope

@@ -23,8 +23,10 @@ from guardproxy.store._client import Client
 from guardproxy.store._codec import AMOUNT, bare, encode, prefix
 from guardproxy.store.known import Known, known
 
-WHO = ("operator", "loop", "budget")
-"""Who may pause a session: a person, or a policy that hands it over to one (`on_cut`, `on_budget`)."""
+WHO = ("operator", "loop", "budget", "check", "tool")
+"""Who may pause a session: a person, or a policy that hands it over to one (`on_cut`, `on_budget`, `final.on_failure`,
+`hygiene.errors.on_fatal`).
+"""
 
 _BOUNDARY = encode(pack(Step(Kind.BOUNDARY, "", NO_FP, NO_FP, NO_FP)))
 _unpack = msgspec.msgpack.Decoder(tuple[float, str, str, str]).decode
@@ -32,7 +34,7 @@ _unpack = msgspec.msgpack.Decoder(tuple[float, str, str, str]).decode
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One line of a session's history. `by`: a person, or loop, budget, approval. Milliseconds of the store's clock."""
+    """One line of a session's history. `by`: a person, one of WHO, approval. Milliseconds of the store's clock."""
 
     at_ms: int
     by: str
@@ -45,6 +47,12 @@ class Runs:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+
+    async def note(self, org: str, session: str, thread: str, ledger: Mapping[str, bytes]) -> int:
+        """Keep ledger entries of a turn that was not admitted; how many were new. A thread must be known for that."""
+        head = bare((session, thread, list(ledger)))
+        kept = await self._client.run("note", prefix(org).encode(), (head, *ledger.values()))
+        return kept if isinstance(kept, int) else 0
 
     async def pause(
         self,

@@ -141,7 +141,8 @@ if t then
       t.state, t.answer, t.delivered, t.taken = outcome, answer, delivered, false
       if waits == '' and t.waits ~= '' then -- a call that was approved waits until a turn has taken it, not only seen it
         local found = call('HMGET', P .. 'approval:' .. t.waits, 'state', 'token', 'expires_ms')
-        if found[1] == 'approved' and (found[2] or '') == '' then waits = t.waits end
+        -- Also of the turn that has taken it: the next one looks whether the call has arrived.
+        if found[1] == 'approved' and ((found[2] or '') == '' or found[2] == token) then waits = t.waits end
         -- Asked meanwhile by another turn of the thread. A question (status 1) ends with the user's next words.
         if found[1] == 'pending' and t.status ~= 1 and now < tonumber(found[3]) then waits = t.waits end
       end

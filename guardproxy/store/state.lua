@@ -13,7 +13,7 @@
 -- k:  a token: what it holds with its length in front (0 = nothing any more), then the answer of begin
 --
 -- Beside its numbers a session has `notes`: '' or a msgpack map of what people (or a policy) said of it: `paused` (who:
--- operator, loop, budget), `by` and `why` (of the pause, or of an operator's cut), and `extra`, by how much the limit
+-- operator, loop, budget, check, tool), `by` and `why` (of the pause, or of an operator's cut), and `extra`, by how much the limit
 -- of a line is raised (by its name in `layout`; those of a span end with it). A thread has `status` (0 active, 1
 -- need_human, 2 waiting) and `waits`, the id of the approval it waits for. What waits for people is kept for KEPT_TTL.
 --

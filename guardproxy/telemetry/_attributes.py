@@ -43,6 +43,8 @@ def of_turn(report: TurnReport, base: Attributes) -> Attributes:
     found[s.THREAD] = clean(report.thread)
     found[s.TURN] = report.turn or view.turn
     found[s.ACTION] = decision.action
+    if report.policy:
+        found[s.POLICY] = report.policy
     if decision.rule:
         found[s.RULE] = decision.rule
         found[s.COUNT] = decision.count

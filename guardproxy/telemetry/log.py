@@ -98,6 +98,8 @@ def fields_of(report: TurnReport) -> dict[str, object]:
         "status": report.status,
         "ms": (report.ended_ns - report.started_ns) // 1_000_000,
     }
+    if report.policy:
+        fields["policy"] = report.policy
     if decision.rule:
         fields |= {"rule": decision.rule, "count": decision.count, "reason": decision.reason, "mode": decision.mode}
     if report.model:

@@ -93,7 +93,8 @@ class TurnReport:
     failed; `failed_checks` names the checks. `hygiene`: (name, mode, tool) of results tidied; `approval`: (id, state);
     `late`: tools whose result came after their deadline, or not at all; `missing`: the client did not append the answer
     last given; `state`: the run's from now on, "" or active, paused, need_human, waiting, closed.
-    `user`, `labels`: whom and what the client names; never a label of a metric.
+    `user`, `labels`: whom and what the client names; never a label of a metric. `policy`: which one decided, and its
+    version.
     A report without `session` is a pass-through request: it is counted and no more.
     """
 
@@ -145,6 +146,7 @@ class TurnReport:
     state: str = ""
     user: str = ""
     labels: tuple[tuple[str, str], ...] = ()
+    policy: str = ""
 
     @property
     def intervention(self) -> tuple[str, str]:

@@ -41,7 +41,7 @@ def gated(
     raw: bytes | list[bytes], wants: Callable[[str], bool] = lambda _: True, **options: Any
 ) -> tuple[bytes, chat.Watcher]:
     """What passes a gate before anything is released, and the watcher."""
-    gate = chat.Gate(wants, options.pop("text", False), options.pop("calls", True))
+    gate = chat.Gate(wants, options.pop("text", False), options.pop("calls", True), firm=options.pop("firm", True))
     watcher = chat.watch(ask(stream=True), gate=gate, **options)
     out = b"".join([watcher.feed(chunk) for chunk in (raw if isinstance(raw, list) else [raw])])
     return out + watcher.finish(), watcher

@@ -366,3 +366,70 @@ def test_what_stands_behind_one_message_and_in_front_of_the_next() -> None:
         PutBack(0, before=(raw(USER),), calls=((1, raw(X)),), after=(raw(result("x", "no")),)),
     ]
     assert written(messages, *edits) == [USER, said(A, X), result("x", "no"), result("a", "late"), said(B), result("b")]
+
+
+OURS, LINE = said(content="[guardproxy] It waits."), "[guardproxy] Here it waited."
+ROUND = (raw(said(A)), raw(result("a", "no")))
+BETWEEN = said(content=LINE)
+STANDING: list[tuple[str, list[Any], list[PutBack], list[Any]]] = [
+    ("the user goes on", [USER, OURS, USER], [PutBack(1, instead=LINE)], [USER, BETWEEN, USER]),
+    ("nothing behind it", [USER, OURS], [PutBack(1, instead=LINE)], [USER]),
+    (
+        "the assistant goes on",
+        [USER, OURS, said(A), result("a")],
+        [PutBack(1, instead=LINE)],
+        [USER, said(A), result("a")],
+    ),
+    (
+        "two of them",
+        [USER, OURS, OURS, USER],
+        [PutBack(1, instead=LINE), PutBack(2, instead=LINE)],
+        [USER, BETWEEN, USER],
+    ),
+    (
+        "two of them at the end",
+        [USER, OURS, OURS],
+        [PutBack(1, instead=LINE), PutBack(2, before=ROUND, instead=LINE)],
+        [USER, said(A), result("a", "no")],
+    ),
+    (
+        "a decision in front of it",
+        [USER, OURS, USER],
+        [PutBack(1, instead=LINE), PutBack(1, before=ROUND)],
+        [USER, said(A), result("a", "no"), BETWEEN, USER],
+    ),
+    (
+        "a decision in front of it, nothing behind",
+        [USER, OURS],
+        [PutBack(1, instead=LINE), PutBack(1, before=ROUND)],
+        [USER, said(A), result("a", "no")],
+    ),
+    (
+        "rounds behind it that ask again",
+        [USER, OURS],
+        [PutBack(1, instead=LINE), PutBack(2, before=ROUND)],
+        [USER, said(A), result("a", "no")],
+    ),
+    (
+        "text in parts",
+        [USER, said(content=[{"type": "text", "text": "It waits."}]), USER],
+        [PutBack(1, instead=LINE)],
+        [USER, said(content=[{"type": "text", "text": LINE}]), USER],
+    ),
+    (
+        "what it had in common with rounds goes with it",
+        [USER, OURS, USER],
+        [PutBack(1, said="x", instead=LINE)],
+        [USER, BETWEEN, USER],
+    ),
+]
+
+
+@pytest.mark.parametrize("layout", [{}, {"indent": 1}, {"separators": (",", ":"), "ensure_ascii": False}])
+@pytest.mark.parametrize(
+    ("messages", "edits", "expected"), [one[1:] for one in STANDING], ids=[one[0] for one in STANDING]
+)
+def test_what_stands_in_the_place_of_our_words(
+    messages: list[Any], edits: list[PutBack], expected: list[Any], layout: dict[str, Any]
+) -> None:
+    assert written(messages, *edits, **layout) == expected

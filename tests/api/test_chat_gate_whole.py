@@ -157,7 +157,13 @@ GARBAGE = [b"", b"{", b"[]", b"null", b'{"error":{"message":"x"}}', b'{"choices"
 @pytest.mark.parametrize("text", [False, True])
 def test_garbage_passes(raw: bytes, text: bool) -> None:
     for joint in (None, chat.Joint({"id": "r"}, text="x")):
-        out, watcher = watched(raw, gate=chat.Gate(lambda _: True, text=text), joint=joint)
-        assert (out, watcher.holding, len(watcher.raw_calls())) == (raw, False, len(watcher.calls))
+        out, watcher = watched(raw, gate=chat.Gate(lambda _: True, text=text, firm=False), joint=joint)
+        assert (out, watcher.unread, len(watcher.raw_calls())) == (
+            b"" if watcher.holding else raw,
+            0,
+            len(watcher.calls),
+        )
+        assert watcher.holding == bool(watcher.calls)
+        assert out + watcher.release() == raw
         assert json.loads(watcher.raw_message())["role"] == "assistant"
         watcher.joint()

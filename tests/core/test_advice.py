@@ -45,8 +45,18 @@ OTHERS: dict[str, Callable[[str], str]] = {
     "approval notice without a way": lambda language: advice.approval_notice(language, "ap-1", "rm", "{}", ""),
     **{
         f"paused by {who}": lambda language, who=who: advice.paused_notice(language, who, "6 of 6", "resume it")
-        for who in ("operator", "loop", "budget", "approval", "somebody else")
+        for who in ("operator", "loop", "budget", "check", "tool", "approval", "somebody else")
     },
+    "approval notice with a reason": lambda language: advice.approval_notice(language, "ap-1", "rm", "{}", "", "why"),
+    "unanswered": lambda language: advice.declined(language, "ask_human", expired=True, asked=True),
+    "answered below": advice.answered_below,
+    "handed on": lambda language: advice.handed_on(language, "rm"),
+    "waited": lambda language: advice.waited(language, "rm"),
+    "asked": lambda language: advice.waited(language, "ask_human", "Which of the two?"),
+    "was paused": lambda language: advice.was_paused(language, "loop", "it repeats"),
+    "was stopped": lambda language: advice.was_stopped(language, "it repeats"),
+    "unverified": lambda language: advice.unverified(language, ["no test was run"], 2, "show it", "resume it"),
+    "unverified at once": lambda language: advice.unverified(language, ["no test was run"]),
     "call waits": lambda language: advice.call_waits(language, "ap-1", "rm", "operator", "wait", "resume it"),
     "rate": lambda language: limits.rate_reached(language, Decision("deny", rule="rate.requests", reason="5 of 5")),
     "soft limit": lambda language: limits.nearly_spent(language, 80, "org cost_usd day"),

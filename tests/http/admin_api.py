@@ -12,14 +12,17 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from guardproxy.config import build
 from guardproxy.http.admin_v1 import AdminV1
 from guardproxy.http.auditing import Actor
 from guardproxy.http.gate import Gate
 from guardproxy.http.sealed import CHECKPOINT, Held, Sealer
+from guardproxy.http.standing import Standing
 from guardproxy.http.switch import Switch
 from guardproxy.http.tokens import Keyring
 from guardproxy.store.approvals import Approval
 from guardproxy.store.audit import Entry, Wanted
+from guardproxy.store.policies import Kept
 from guardproxy.store.redis import Store
 from guardproxy.store.registry import Key, Org, Secret, Team
 from tests.http import conforming
@@ -28,7 +31,14 @@ from tests.store.kit import Agent
 ORG, KEY = "acme", b"k" * 32
 CALL = Held("delete_file", '{"path":"/data/planted-arguments"}', b'{"content":"planted-message"}')
 QUESTION = Held("ask_human", "{}", b"{}", question="planted-question?")
-IDS = {"approvals": "a1", "sessions": "run-1", "orgs": "acme", "teams": "web", "keys": "k00000000000a"}
+IDS = {
+    "approvals": "a1",
+    "sessions": "run-1",
+    "orgs": "acme",
+    "teams": "web",
+    "keys": "k00000000000a",
+    "policies": "careful",
+}
 """What `fill` makes, by the first part of a path."""
 
 
@@ -95,12 +105,32 @@ class Api:
             Key(IDS["keys"], org, "web", secrets=(Secret("d" * 64, "gp-…"),)),
         ):
             await self.store.registry.put(one)
+        await self.store.policies.put(Kept(IDS["policies"], {"mode": "observe"}))
+
+
+DOCUMENT = {"policies": {"watched": {"mode": "observe", "models": ["gpt-*"]}}}
+
+
+async def swapped(_document: object, _before: object) -> str:
+    """Workers that take everything."""
+    return ""
 
 
 @asynccontextmanager
 async def serving(store: Store, trusted: tuple[str, ...] = ()) -> AsyncIterator[Api]:
     keyring, app = Keyring(store, KEY), web.Application(client_max_size=4096)
-    v1 = AdminV1(store, KEY, ORG, gate=Gate(keyring, trusted), keyring=keyring, switch=Switch(store), hash_key=KEY)
+    standing = Standing(lambda: (build(DOCUMENT), DOCUMENT))
+    await standing.open(store, swapped)
+    v1 = AdminV1(
+        store,
+        KEY,
+        ORG,
+        gate=Gate(keyring, trusted),
+        keyring=keyring,
+        switch=Switch(store),
+        hash_key=KEY,
+        standing=standing,
+    )
     app.add_subapp("/admin/v1", v1.application())
     runner = web.AppRunner(app)
     await runner.setup()

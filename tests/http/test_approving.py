@@ -11,9 +11,10 @@ import pytest
 
 from guardproxy.errors import StoreError
 from guardproxy.http import outlet
-from guardproxy.http.approvals import Desk
+from guardproxy.http.approvals import Desk, as_json, paragraphs, what_next
 from guardproxy.http.sealed import Sealer
 from guardproxy.http.turn import Turn
+from guardproxy.http.webhook import EVENTS
 from guardproxy.secrets import derive
 from guardproxy.store.approvals import Approval
 from guardproxy.store.redis import Store
@@ -87,7 +88,7 @@ class _Part:
         self._methods = methods
 
     def __getattr__(self, name: str) -> Any:
-        async def fails(*_given: object) -> None:
+        async def fails(*_given: object, **_named: object) -> None:
             raise StoreError("away")
 
         return fails if name in self._methods else getattr(self._part, name)
@@ -241,7 +242,12 @@ async def test_a_question_to_a_person(store: Store, by: str, stream: bool) -> No
         told = running.provider.got[-1].json["messages"]
         assert paired(told)
         assert "b, of course" in [m["content"] for m in told]
-        assert (await asked_of(store, agent.session, "answered" if by == "a person" else "expired")).id == asked.id
+        decided = await desk(store).shown((await asked_of(store, agent.session, "answered")).id)
+        assert decided.approval.id == asked.id
+        assert decided.approval.decided_ms > asked.asked_ms
+        assert decided.approval.by == ("ann" if by == "a person" else "the client's next message")
+        assert decided.edited is not None
+        assert decided.edited.answer == "b, of course"
 
 
 @BOTH
@@ -677,3 +683,75 @@ async def test_a_call_in_the_old_form_is_released_in_it(store: Store, stream: bo
         assert b'{\\"path\\":\\"b\\"}' in answer.body
         assert b"tool_calls" not in answer.body
         assert len(running.provider.got) == 1
+
+
+@BOTH
+async def test_the_webhook_is_told_why_a_person_is_asked(store: Store, stream: bool) -> None:
+    """All fields of `docs/webhooks.md`, the rule's reason and the question among them, and no arguments."""
+    question = ("ask_human", '{"question":"Which of the two?","secret":"x1y2"}', "call_ask000001")
+    tools = {"approval": [{"tool": "delete", "reason": "it cannot be undone"}], "human": ["ask_*"]}
+    told: list[tuple[str, Json]] = []
+    async with live(store, tools=tools) as running:
+        running.proxy.tell = lambda kind, _org, _session, _about, data: told.append((kind, data))  # type: ignore[method-assign]
+        running.provider.script = then(Said(calls=[DELETE]), Said(calls=[question]), Said("Then b."))
+        agent = Agent(running, stream=stream)
+        await agent.turn()
+        asked = await asked_of(store, agent.session)
+        assert asked.id == told[0][1]["approval"]
+        assert "it cannot be undone" in agent.text
+        shown = await desk(store).shown(asked.id)
+        assert as_json(shown, whole=True)["reason"] == "it cannot be undone"
+        assert any("it cannot be undone" in line for line in paragraphs(shown))
+        await desk(store).deny(asked.id, "ann", "not today")
+        go_on(agent)
+        await agent.turn()
+        go_on(agent, "b")
+        await agent.turn()
+        assert agent.text == "Then b."
+    assert [kind for kind, _ in told] == ["approval.asked", "approval.decided"] * 2
+    for kind, data in told:
+        assert data.keys() == EVENTS[kind].keys()
+    assert [data["reason"] for kind, data in told if kind == "approval.asked"] == ["it cannot be undone", ""]
+    assert told[2][1]["question"] == "Which of the two?"
+    assert [(data["state"], data["by"], data["why"]) for kind, data in told if kind == "approval.decided"] == [
+        ("denied", "ann", "not today"),
+        ("answered", "the client's next message", ""),
+    ]
+    assert not any("path" in json.dumps(data) or "x1y2" in json.dumps(data) for _, data in told)
+
+
+@BOTH
+@pytest.mark.parametrize("arrives", [True, False], ids=["arrives", "is lost"])
+async def test_a_person_sees_whether_the_call_that_was_handed_on_arrived(
+    store: Store, arrives: bool, stream: bool
+) -> None:
+    async with live(store, tools=TOOL) as running:
+        running.provider.script = then(Said(calls=[DELETE]), Said("All done."), Said("Yes."))
+        agent = Agent(running, stream=stream)
+        await agent.turn()
+        asked = await asked_of(store, agent.session)
+        assert "waits for a person" in what_next(asked)
+        await desk(store).approve(asked.id, "ann")
+        assert "client's next message" in what_next(await asked_of(store, agent.session, "approved"))
+        go_on(agent)
+        before = list(agent.messages)
+        await agent.turn()
+        assert what_next(await asked_of(store, agent.session, "approved")) == "the call was handed to the agent"
+        if not arrives:
+            agent.messages = before
+        answer = await agent.turn()
+        await running.proxy.quiet()
+        told = running.provider.got[-1].json["messages"]
+        assert paired(told)
+        assert sum(message.get("tool_calls") is not None for message in told) == 1
+        assert answer.headers.get("x-guardproxy-notice", "") == ("" if arrives else "approved-call-not-shown")
+        decided = await asked_of(store, agent.session, "approved")
+        assert decided.arrived == ("yes" if arrives else "no")
+        assert ("went on with it" in what_next(decided)) is arrives
+        prefix = told
+        go_on(agent, "Sure?")
+        answer = await agent.turn()
+        told = running.provider.got[-1].json["messages"]
+        assert told[: len(prefix)] == prefix
+        assert "x-guardproxy-notice" not in answer.headers
+        assert len(running.provider.got) == 3

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from guardproxy.http import sessions
+from guardproxy.http.sessions import Runs
 from guardproxy.store.redis import Store
 from tests.http.test_guarded import Agent, paired, then
 from tests.http_store import counted, held
@@ -167,19 +169,62 @@ async def test_a_verifier_of_the_user_s(store: Store, stream: bool) -> None:
 
 @BOTH
 @pytest.mark.parametrize(
-    ("more", "attempts"),
-    [({"fail": "open"}, 1), ({"fail": "closed"}, 3), ({"fail": "closed", "mode": "observe"}, 1)],
+    "more",
+    [{"fail": "open"}, {"fail": "closed"}, {"fail": "closed", "mode": "observe"}],
     ids=["open", "closed", "observe"],
 )
-async def test_a_verifier_that_fails(store: Store, more: Json, attempts: int, stream: bool) -> None:
+async def test_a_verifier_that_fails(store: Store, more: Json, stream: bool) -> None:
+    """The model is not to blame, and not asked again for it."""
     judge = Judge({"no": "verdict"}, 500)
     async with serve(judge.handle) as url:
         section = {"url": url, "secret": "long enough for a secret", **more}
         async with live(store, policy={"final": {"hold": True}, "verifier": section}) as running:
             running.provider.script = then(Said("A number."))
             agent = Agent(running, stream=stream)
-            await agent.turn()
-            assert (agent.text, len(running.provider.got), judge.asked) == ("A number.", attempts, attempts)
+            answer = await agent.turn()
+            assert (agent.text, len(running.provider.got), judge.asked) == ("A number.", 1, 1)
+            assert answer.headers.get("x-guardproxy-notice", "") == ("" if stream else "verifier-without-verdict")
+
+
+@BOTH
+async def test_a_verifier_that_cannot_be_reached_is_named_as_what_failed(store: Store, stream: bool) -> None:
+    section = {"url": "http://127.0.0.1:1", "secret": "long enough for a secret", "fail": "closed"}
+    final = {"hold": True, "on_failure": "pause"}
+    async with live(store, policy={"final": final, "verifier": section}) as running:
+        running.provider.script = then(Said("A number."))
+        agent = Agent(running, stream=stream)
+        answer = await agent.turn()
+        assert len(running.provider.got) == 1
+        assert "could not be reached" in agent.text
+        assert "in circles" not in agent.text
+        assert stream or answer.headers["x-guardproxy-notice"] == "verifier-not-reached"
+        agent.messages.append({"role": "user", "content": "And?"})
+        await agent.turn()
+        assert "(verifier: it could not be reached)" in agent.text
+
+
+@BOTH
+@pytest.mark.parametrize("ends", ["cut", "pause"])
+async def test_a_person_sees_the_answer_that_was_not_handed_on(store: Store, ends: str, stream: bool) -> None:
+    secret = "the answer is ORD-8264"
+    async with live(store, policy=policy(retries=0, on_failure=ends)) as running:
+        running.provider.script = then(Said(secret))
+        agent = Agent(running, stream=stream)
+        await agent.turn()
+        assert secret not in agent.text
+        await running.proxy.quiet()
+        runs = Runs(store, running.proxy.sealer, "default")
+        run = await runs.shown(agent.session)
+        assert run.answer is not None
+        assert run.answer.text == secret
+        assert "`search`" in run.answer.wrong[0]
+        told = "\n".join(sessions.paragraphs(run))
+        assert f"{secret} (not handed on)" in told
+        assert sessions.whole_json(run)["unaccepted_answer"]["text"] == secret  # type: ignore[index]
+        assert sessions.whole_json(run, content=False)["unaccepted_answer"] is None
+        kept = await store.checkpoints.get("default", f"{agent.session}\x1fanswer")
+        assert kept is not None
+        assert secret.encode() not in kept.sealed
 
 
 @BOTH

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from guardproxy.core.view import Opening, View
 from guardproxy.errors import StoreError
 from guardproxy.http import claiming
 from guardproxy.store.redis import Store
-from tests.http.test_approving import DELETE, TOOL, asked_of, desk, go_on
+from tests.http.test_approving import BOTH, DELETE, TOOL, asked_of, desk, go_on
 from tests.http.test_guarded import Agent, then
 from tests.live import Said, live
 
@@ -48,3 +49,43 @@ async def test_a_claim_whose_answer_is_lost(store: Store, times: int, monkeypatc
         go_on(agent, "and again")
         await agent.turn()
         assert agent.executed == ["delete"], "once"
+
+
+class Deaf:
+    """A store whose answer to one `begin` is lost: what it did is done."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.loses = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def begin(self, opening: Opening) -> View:
+        view = await self._store.begin(opening)
+        if self.loses:
+            self.loses = False
+            raise StoreError("no answer in time")
+        return view
+
+
+@BOTH
+async def test_a_lost_answer_of_the_store_leaves_no_approved_call_behind(store: Store, stream: bool) -> None:
+    """Whoever asks on with the notice finds the thread that waits, also after a turn that went on without the store."""
+    deaf = Deaf(store)
+    async with live(deaf, tools=TOOL) as running:  # type: ignore[arg-type]
+        running.provider.script = then(Said("So:", calls=[DELETE]), Said("Done."), Said("Done again."))
+        agent = Agent(running, stream=stream)
+        await agent.turn()
+        asked = await asked_of(store, agent.session)
+        await desk(store).approve(asked.id, "ann")
+        before = list(agent.messages)
+        deaf.loses = True
+        go_on(agent, "go on")
+        await agent.turn()
+        assert (agent.executed, agent.text) == ([], "Done.")
+        for words, executed in (("and now?", ["delete"]), ("once more", ["delete"])):
+            agent.messages = list(before)
+            go_on(agent, words)
+            await agent.turn()
+            assert agent.executed == executed

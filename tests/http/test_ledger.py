@@ -160,3 +160,33 @@ def test_what_was_put_there_first_stands_first() -> None:
     talk = [*CONVERSATION, WORDS, Message("user", "Go on.")]
     entries |= ledger().seal(over(talk), [], ledger().put_back(over(talk), entries)[0], decided=[ASKED], known=entries)
     assert ledger().put_back(over(talk), entries)[0] == (OTHER, ASKED)
+
+
+NOTICE = Message("assistant", "[guardproxy] The call of `rm` needs a person's approval.")
+HERE = "[guardproxy] Note: here the run waited."
+NOTICES = {
+    # what the client has of our notice, and whether it is known to be ours
+    "as it was given": (NOTICE.text, True),
+    "trimmed and folded": (f"  {NOTICE.text}".replace(" of ", "\n of "), True),
+    "the model's words": ("I have an answer.", False),
+    "words that look like ours": (NOTICE.text.replace("rm", "ls"), False),
+    "more behind it": (f"{NOTICE.text} And more.", False),
+}
+
+
+@pytest.mark.parametrize("name", NOTICES)
+def test_our_notice_is_known_by_its_place_and_all_its_words(name: str) -> None:
+    text, ours = NOTICES[name]
+    entries = ledger().seal(over(CONVERSATION), (), (), [PutBack(4, instead=HERE)], answer=NOTICE)
+    later = [*CONVERSATION, Message("assistant", text), Message("user", "And?")]
+    assert ledger().put_back(over(later), entries) == (((PutBack(4, instead=HERE),) if ours else ()), False)
+    moved = [*CONVERSATION, Message("user", "x"), Message("assistant", text)]
+    assert ledger().put_back(over(moved), entries)[0] == ()
+
+
+def test_a_call_that_came_after_all_does_not_stand_there_twice() -> None:
+    back = PutBack(4, before=(b'{"role":"assistant","tool_calls":[{"id":"c1"}]}', b'{"role":"tool"}'))
+    entries = ledger().seal(over(CONVERSATION), (), (), (), decided=(back,))
+    for call_id, there in (("c1", False), ("c2", True)):
+        later = [*CONVERSATION, Message("assistant", "", (Call("rm", "{}", call_id),))]
+        assert ledger().put_back(over(later), entries) == (((back,) if there else ()), False)

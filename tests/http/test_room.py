@@ -36,7 +36,7 @@ def at(text: str, now: float | None = None) -> int:
 class Named:
     """In the place of `Tenancy`: org, team, key and user come in headers of the test."""
 
-    async def meet(self, request: web.BaseRequest) -> None:
+    async def meet(self, request: web.BaseRequest, _surface: object = None) -> None:
         named = {name: request.headers.get(f"x-test-{name}", "") for name in ("team", "key", "user")}
         request[TENANT] = Tenant(**named)
 

@@ -79,9 +79,9 @@ async def test_an_edit_that_is_forbidden_is_not_released(store: Store, way: str,
 
 async def test_a_rule_that_is_only_observed_forbids_nothing(store: Store) -> None:
     async with live(store, policy={"mode": "observe"}, tools={"deny": [DENY]}) as running:
-        assert verdict.forbidden(running.proxy.policy) == ()
+        assert verdict.forbidden(running.proxy.policies.default.policy) == ()
     async with live(store, policy={"refuse": "enforce"}, tools={"deny": [DENY]}) as running:
-        assert [rule.paths for rule in verdict.forbidden(running.proxy.policy)] == [("/etc",)]
+        assert [rule.paths for rule in verdict.forbidden(running.proxy.policies.default.policy)] == [("/etc",)]
 
 
 @pytest.mark.parametrize(

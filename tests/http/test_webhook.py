@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from aiohttp import web
 
 from guardproxy.http import webhook
 from guardproxy.http.signed import HEADER, Receiver, genuine
-from guardproxy.http.webhook import ATTEMPTS, Event, Webhook
+from guardproxy.http.webhook import ATTEMPTS, EVENTS, Event, Webhook
 from tests.live import serve
 
 SECRET = "hush-hush-hush"
@@ -263,3 +265,19 @@ async def test_a_receiver_that_hangs_is_asked_again() -> None:
 
     assert tries == ["e1", "e1"]
     assert ended == {"sent": 1}
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_documents_have_every_field() -> None:
+    rows = [f"| `{kind}` | `{name}` | {what} |" for kind, told in EVENTS.items() for name, what in told.items()]
+    text = (ROOT / "docs" / "webhooks.md").read_text("utf-8")
+    assert [line for line in text.splitlines() if line.startswith("| `")] == rows
+
+
+def test_nothing_is_told_that_is_not_described() -> None:
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "guardproxy").rglob("*.py"))
+    kinds = set(re.findall(r'\.tell\(\s*"([a-z.]+)"', sources))
+    assert kinds
+    assert kinds <= EVENTS.keys()

@@ -432,3 +432,21 @@ async def test_pausing_and_resuming_among_turns_loses_no_hold(store: Store, serv
     await other.close()
     assert await used_held(store, "s:s", "turns") == (turns[0], 0)
     assert await used_held(store, "s:s", "cost_microusd") == (70 * turns[0], 0)
+
+
+async def test_texts_of_a_turn_that_was_not_admitted_are_kept_beside_its_thread(store: Store) -> None:
+    agent = Agent(store, session="s")
+    assert await store.runs.note(ORG, "s", "unknown", {"r1": b"x"}) == 0
+    view = await agent.begin()
+    await agent.settle()
+    agent.took()
+    assert await store.runs.note(ORG, view.session, view.thread, {"r1": b"\xff1", "r2": b"2"}) == 2
+    assert await store.runs.note(ORG, view.session, view.thread, {"r1": b"other"}) == 0, "the first text stays"
+    assert (await agent.begin()).ledger == {"r1": b"\xff1", "r2": b"2"}
+    many = {f"m{number}": b"x" for number in range(70)}
+    await store.runs.note(ORG, view.session, view.thread, many)
+    agent.took()
+    kept = (await agent.begin()).ledger
+    assert len(kept) == 64
+    assert "m69" in kept
+    assert "r1" not in kept

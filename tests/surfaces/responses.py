@@ -101,6 +101,9 @@ def messages(body: Json) -> list[Json]:
     for item in listed:
         if item.get("type") in (*CALLS, "reasoning") or item.get("role") == "assistant":
             said.append(item)
+            if str(item.get("id")).startswith(("msg_resp_guardproxy", "msg_guardproxy")):  # its answer ends there
+                found.append(_chat(said))
+                said = []
             continue
         if said:
             found.append(_chat(said))

@@ -105,6 +105,7 @@ REFUSE_WAYS = (
 )
 FORBIDDEN = "The rules of this run forbid it."
 DECLINED = "The user declined it."
+UNANSWERED = "It asked a person, and nobody answered in time."
 EXPIRED = "It needed a person's approval, and nobody decided in time."
 BECAUSE = "The reason: {reason}."
 NOT_OTHERWISE = "The same in other words is not wanted either."
@@ -126,7 +127,10 @@ PROBLEMS: Mapping[str, str] = {
 KNOWN = "Tools that there are: {tools}."
 REPAIR_WAYS = "Make the call again with this put right, or go on without it."
 APPROVAL = "The call of `{tool}` ({arguments}) needs a person's approval before it is carried out. Approval: {id}"
-APPROVAL_THEN = "Until then this run is paused. Nothing of the call has been carried out."
+APPROVAL_THEN = (
+    "Until then this run is paused. Nothing of the call has been carried out. Once a person has decided, the run goes on "
+    "with the next message here."
+)
 CALL_WAITS = "This run was stopped by {who} before `{tool}` could be called, which a person has allowed ({id})."
 CALL_WAITS_THEN = "Nothing of the call has been carried out; it is made when the run goes on."
 HOW = "To go on: {how}"
@@ -136,10 +140,22 @@ PAUSED_BY: Mapping[str, str] = {
     "loop": "the proxy that watches it, because it went round in circles",
     "budget": "the proxy that watches it, because a limit was reached",
     "approval": "a call that waits for a person's approval",
+    "check": "the proxy that watches it, because its answer did not pass its checks",
+    "tool": "the proxy that watches it, because a tool that it needs is not available",
 }
 PAUSED_WHY = "Reason: {reason}"
 QUESTION = "The agent asks a person (`{tool}`): {question}"
 QUESTION_THEN = "This run waits for the answer; it can also be given as the next message."
+ANSWERED_BELOW = "the user answers with the next message."
+HANDED_ON = (
+    "a person allowed this call of `{tool}`, and it was handed on once; whether it was carried out is not known, since its "
+    "result never came back. Look whether it was before you make it again."
+)
+WAITED_HERE = "here the run waited for a person's word on a call of `{tool}`; nothing of the call had been carried out until then."
+ASKED_HERE = "here the run asked a person (`{tool}`): {question}"
+PAUSED_HERE = "here the run was paused by {who}; it was let go on afterwards."
+STOPPED_HERE = "here the run was stopped; it was let go on afterwards."
+"""What stands for the model where a notice of ours stands in the client's history: true whatever was decided."""
 UNFINISHED = "this answer was checked before it counts as the end of the run, and it does not hold yet:"
 UNFINISHED_WAYS = (
     "Two ways on: do what is missing and answer then; or, where that is not possible, say in the answer what is not done "
@@ -168,7 +184,8 @@ COMPLETION: Mapping[str, str] = {
 }
 """What a check of a final answer found. Placeholders differ a sentence; each says what is wrong and where it shows."""
 VERIFIER_REFUSED = "the check that this run's owner has set up did not accept the answer, without saying why."
-VERIFIER_SILENT = "the check that this run's owner has set up could not be asked, and no answer counts without it."
+VERIFIER_SILENT = "the check that this run's owner has set up could not be reached, and no answer counts without it."
+VERIFIER_UNREAD = "the check that this run's owner has set up gave no verdict, and no answer counts without one."
 LEFT_OUT = "about {left} of {total} tokens were left out here: {where}. The rest is as it was. {ask}"
 LEFT_OUT_LINES = "lines {first} to {last} of {all}"
 LEFT_OUT_CHARACTERS = "characters {first} to {last} of {all}"
@@ -219,6 +236,8 @@ ONE_AT_A_TIME = (
     "decided, if it is still needed."
 )
 HANDED_OVER = "This run is paused by the proxy that watches it, in place of its end; a person can let it go on."
-UNVERIFIED = "The result of this run did not pass its checks, and the run was not asked again."
+UNVERIFIED = "The answer of this run did not pass its checks, and is not handed on."
+UNVERIFIED_TRIED = "Times that the model was asked to put it right: {count}."
+UNVERIFIED_KEPT = "The answer is kept for a person: {how}"
 UNVERIFIED_LINE = "Not passed: {wrong}"
 REFUSED_CALLS = "the calls that were proposed are not carried out ({reason})."

@@ -82,6 +82,7 @@ REFUSE_WAYS = (
 )
 FORBIDDEN = "本次运行的规则不允许这个调用。"
 DECLINED = "用户拒绝了这个调用。"
+UNANSWERED = "它向人提出了问题,但没有人在规定时间内回答。"
 EXPIRED = "它需要人工批准,但没有人在规定时间内作出决定。"
 BECAUSE = "理由:{reason}。"
 NOT_OTHERWISE = "换一种写法做同样的事也不可取。"
@@ -103,7 +104,7 @@ PROBLEMS: Mapping[str, str] = {
 KNOWN = "现有的工具:{tools}。"
 REPAIR_WAYS = "请改正后重新调用,或者在没有它的情况下继续。"
 APPROVAL = "对 `{tool}` 的调用({arguments})需要人工批准后才会执行。批准编号:{id}"
-APPROVAL_THEN = "在此之前本次运行暂停。该调用没有执行任何部分。"
+APPROVAL_THEN = "在此之前本次运行暂停。该调用没有执行任何部分。有人作出决定后,本次运行随这里的下一条消息继续。"
 CALL_WAITS = "本次运行在调用 `{tool}` 之前已停止,原因方是{who};该调用已获人工批准({id})。"
 CALL_WAITS_THEN = "该调用没有执行任何部分;本次运行继续后会执行。"
 HOW = "继续的方法:{how}"
@@ -113,10 +114,19 @@ PAUSED_BY: Mapping[str, str] = {
     "loop": "监看它的代理(运行在原地打转)",
     "budget": "监看它的代理(已达到限额)",
     "approval": "一个等待人工批准的调用",
+    "check": "监看它的代理(回答没有通过检查)",
+    "tool": "监看它的代理(所需的工具不可用)",
 }
 PAUSED_WHY = "原因:{reason}"
 QUESTION = "智能体向人提问(`{tool}`):{question}"
 QUESTION_THEN = "本次运行正在等待回答;也可以直接在下一条消息中给出。"
+ANSWERED_BELOW = "用户会在下一条消息中回答。"
+HANDED_ON = "人工已批准对 `{tool}` 的这个调用,它也已交出一次;由于结果没有返回,是否执行过并不清楚。再次调用之前,请先查看是否已经执行。"
+WAITED_HERE = "在这里,本次运行曾等待人工对调用 `{tool}` 作出决定;在那之前该调用没有执行任何部分。"
+ASKED_HERE = "在这里,本次运行曾向人提问(`{tool}`):{question}"
+PAUSED_HERE = "在这里,本次运行曾被暂停,原因方是{who};之后获准继续。"
+STOPPED_HERE = "在这里,本次运行曾被停止;之后获准继续。"
+"""What stands for the model where a notice of ours stands in the client's history: true whatever was decided."""
 UNFINISHED = "这个回答在算作本次运行的结束之前经过了检查,目前还不成立:"
 UNFINISHED_WAYS = "有两条路:先完成缺少的部分再回答;或者,如果做不到,就在回答中说明哪些没有完成以及原因。"
 COMPLETION: Mapping[str, str] = {
@@ -140,7 +150,8 @@ COMPLETION: Mapping[str, str] = {
 }
 """What a check of a final answer found. Placeholders differ a sentence; each says what is wrong and where it shows."""
 VERIFIER_REFUSED = "本次运行的负责人所设置的检查没有接受这个回答,也没有说明原因。"
-VERIFIER_SILENT = "无法询问本次运行的负责人所设置的检查,而没有它任何回答都不算数。"
+VERIFIER_SILENT = "无法联系到本次运行的负责人所设置的检查,而没有它任何回答都不算数。"
+VERIFIER_UNREAD = "本次运行的负责人所设置的检查没有给出结论,而没有结论任何回答都不算数。"
 LEFT_OUT = "此处约 {total} 个词元中的 {left} 个被略去:{where}。其余保持原样。{ask}"
 LEFT_OUT_LINES = "第 {first} 行到第 {last} 行,共 {all} 行"
 LEFT_OUT_CHARACTERS = "第 {first} 个到第 {last} 个字符,共 {all} 个"
@@ -185,6 +196,8 @@ ONE_AT_A_TIME = (
     "同一条消息中的另一个调用已经在等待人工决定;这类调用一次只能提出一个。待其有结果后,如仍需要,请再次提出。"
 )
 HANDED_OVER = "监督本次运行的代理已将其暂停(而不是结束);可由人工决定是否继续。"
-UNVERIFIED = "本次运行的结果没有通过检查,并且不再要求模型重试。"
+UNVERIFIED = "本次运行的回答没有通过检查,因此没有交付。"
+UNVERIFIED_TRIED = "已要求模型改正的次数:{count}。"
+UNVERIFIED_KEPT = "该回答已为人工保留:{how}"
 UNVERIFIED_LINE = "未通过:{wrong}"
 REFUSED_CALLS = "所提出的调用不会被执行({reason})。"

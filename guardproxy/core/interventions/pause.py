@@ -20,7 +20,7 @@ def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...
     """The notice, or the error once it was given often enough."""
     view = context.view
     if view.paused:
-        text = advice.paused_notice(context.language, view.paused, decision.reason, f"guardproxy {_ends_by(view)}")
+        text = advice.paused_notice(context.language, view.paused, view.paused_why, f"guardproxy {_ends_by(view)}")
     else:
         how = "extend" if decision.rule.startswith("budget.") else "resume"
         told = progress(ask, decision)

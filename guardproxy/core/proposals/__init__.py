@@ -55,6 +55,11 @@ class Inspection:
         """Whether calls of the tool must be held back until they are judged; never for what is only observed."""
         return any(check.mode == ENFORCE and check.concerns(tool) for check in self._checks.values())
 
+    @property
+    def enforces(self) -> bool:
+        """Whether calls may be refused, or wait; else they are only looked at."""
+        return any(check.mode == ENFORCE for check in self._checks.values())
+
     def judge(self, calls: Sequence[Call], *, repairs: int = 0, refusals: int = 0) -> tuple[Objection, ...]:
         """The objections to the calls of one answer, by position: at most one of mode enforce for each.
 

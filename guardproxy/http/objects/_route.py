@@ -12,6 +12,7 @@ from guardproxy.http.auditing import Actor
 from guardproxy.http.keyring import Keyring as Tenants
 from guardproxy.http.objects._kinds import Model
 from guardproxy.http.sessions import Runs
+from guardproxy.http.standing import Standing
 from guardproxy.http.switch import Switch
 from guardproxy.http.tokens import Keyring
 from guardproxy.store.audit import Entry
@@ -22,7 +23,8 @@ from guardproxy.store.redis import Store
 class Call:
     """One request that was admitted. `body` and `query` are of the route's models; `org` is the one that it is about.
 
-    `expect`: the etag of If-Match, "" = any. `hash_key`: `secrets.Keys.key_hash`.
+    `expect`: the etag of If-Match, "" = any. `hash_key`: `secrets.Keys.key_hash`. `standing`:
+    the configuration of the proxy that is asked; None where none runs.
     """
 
     actor: Actor
@@ -37,6 +39,7 @@ class Call:
     keyring: Keyring | None
     switch: Switch | None
     hash_key: bytes
+    standing: Standing | None
 
     def tenants(self) -> Tenants:
         """Orgs, teams and keys, to be changed in the name of who asks."""

@@ -24,13 +24,17 @@ class Approval(Model):
     session: str
     thread: str
     tool: str
+    rule: Annotated[str | None, Field(description="tools.approval, or tools.human for a question")]
+    reason: Annotated[str | None, Field(description="Of the rule in the configuration: why it is asked")]
     state: Annotated[str, Field(json_schema_extra={"enum": list(STATES)})]
+    next: Annotated[str, Field(description="What happens from here on, in words")]
     asked_ms: Milliseconds
     expires_ms: Milliseconds
     decided_ms: Milliseconds | None
     by: str | None
     why: str | None
     released: Annotated[bool, Field(description="Whether the agent was handed the call")]
+    arrived: Annotated[bool | None, Field(description="Whether the agent's next request showed it; null = none yet")]
     readable: Annotated[bool, Field(description="False: sealed under another secret, or withheld")]
     withheld: bool
     arguments: Annotated[str | None, Field(description="As the model wrote them")]

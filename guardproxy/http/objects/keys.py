@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from guardproxy.errors import BadAsk
 from guardproxy.http import keyring
 from guardproxy.http.auditing import changed
 from guardproxy.http.keyring import Made
@@ -127,6 +128,13 @@ def _told(call: Call, what: str, one: registry.Key, before: registry.Key | None 
     )
 
 
+def _known_policy(call: Call) -> None:
+    """`BadAsk` for a policy that is not in force where this is asked: the key would be refused everywhere."""
+    wanted = call.body.policy
+    if wanted and call.standing is not None and wanted not in call.standing.in_force():
+        raise BadAsk("there is no such policy (GET /admin/v1/policies)", param="policy")
+
+
 async def _own(call: Call) -> str:
     """The id of the key, where the caller may know of it: another organisation's is not there for them."""
     name = call.path["id"]
@@ -150,12 +158,14 @@ async def _show(call: Call) -> Told:
 
 async def _make(call: Call) -> Told:
     """Make a key. Its secret is in this answer and nowhere else."""
+    _known_policy(call)
     made: Made = await call.tenants().make_key(call.org, call.body.team or "", **_fields(call))
     return _told(call, "create", made.key, secret=made.secret)
 
 
 async def _change(call: Call) -> Told:
     """Change what a key may do, or switch it off: within two seconds everywhere."""
+    _known_policy(call)
     before, now = await call.tenants().change(await _own(call), _fields(call), call.expect)
     return _told(call, "update", now, before)
 

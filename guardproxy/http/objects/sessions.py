@@ -30,7 +30,7 @@ class Session(Model):
 
     session: str
     state: State
-    by: Annotated[str | None, Field(description="Who paused or closed it: a person, a rule, loop, budget")]
+    by: Annotated[str | None, Field(description="Who paused or closed it: a person, a rule, loop, budget, check, tool")]
     why: str | None
     closed_by_rule: str | None
     outcome: str | None
@@ -43,10 +43,27 @@ class Session(Model):
     at_ms: Milliseconds
 
 
+class FinalCall(Model):
+    """A call that hands the final answer over."""
+
+    tool: str
+    arguments: str
+
+
+class UnacceptedAnswer(Model):
+    """An answer that did not pass its checks and was not handed on (`policy.final.on_failure: cut` or `pause`)."""
+
+    at_ms: Milliseconds
+    text: str
+    calls: list[FinalCall]
+    not_passed: Annotated[list[str], Field(description="What each check found, as the model was told")]
+
+
 class WholeSession(Session):
     """A run with who changed it, when, how and why, the newest last."""
 
     history: list[Change]
+    unaccepted_answer: Annotated[UnacceptedAnswer | None, Field(description="Not for viewers: it is content")]
 
 
 class Checkpoint(Model):
@@ -91,11 +108,11 @@ def _told(call: Call, run: Run, what: str, before: Run, **more: object) -> Told:
     diff = dict(changed(sessions.facts(before), sessions.facts(run)))
     diff |= {name: (None, value) for name, value in more.items()}
     entry = call.actor.did(f"session.{what}", run.known.session, org=call.org, why=call.why(), diff=diff)
-    return Told(_whole(run), etag=run.known.version, entry=entry)
+    return Told(_whole(call, run), etag=run.known.version, entry=entry)
 
 
-def _whole(run: Run) -> WholeSession:
-    return WholeSession.model_validate(sessions.whole_json(run))
+def _whole(call: Call, run: Run) -> WholeSession:
+    return WholeSession.model_validate(sessions.whole_json(run, content=call.actor.role != "viewer"))
 
 
 async def _list(call: Call) -> Told:
@@ -108,7 +125,7 @@ async def _list(call: Call) -> Told:
 async def _show(call: Call) -> Told:
     """A run, and who changed it, when, how and why."""
     run = await call.runs.shown(call.path["id"])
-    return Told(_whole(run), etag=run.known.version)
+    return Told(_whole(call, run), etag=run.known.version)
 
 
 async def _act(call: Call, *, verb: str) -> Told:

@@ -129,11 +129,17 @@ async def test_two_owners_at_once(api: Api) -> None:
     path, etag = f"/keys/{made.body['id']}", made.headers["ETag"]
     asked = [api.ask("PATCH", path, {"name": f"n{n}"}, If_Match=etag) for n in range(10)]
     assert sorted(one.status for one in await asyncio.gather(*asked)) == [200] + [412] * 9
-    fields = ({"enabled": False}, {"policy": "strict"}, {"models": ["m"]}, {"user_header": "x-user"}, {"expires": "1d"})
+    fields = (
+        {"enabled": False},
+        {"policy": "watched"},
+        {"models": ["m"]},
+        {"user_header": "x-user"},
+        {"expires": "1d"},
+    )
     got = await asyncio.gather(*(api.ask("PATCH", path, one) for one in fields))
     assert {one.status for one in got} == {200}
     now = (await api.ask("GET", path)).body
-    assert (now["enabled"], now["policy"], now["models"], now["user_header"]) == (False, "strict", ["m"], "x-user")
+    assert (now["enabled"], now["policy"], now["models"], now["user_header"]) == (False, "watched", ["m"], "x-user")
     entries = await api.entries(what="key.update")
     assert len(entries) == 6
     told = sorted(name for one in entries[1:] for name in one.diff)

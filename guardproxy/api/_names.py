@@ -1,0 +1,49 @@
+"""The names that clients may read in the calls of a stream, whatever they make of pieces: the first, the last, all."""
+
+from __future__ import annotations
+
+from guardproxy.api._calls import index_of, inner_of
+from guardproxy.api._gathered import choices, entries_of, said
+from guardproxy.api._kinds import payload_of
+from guardproxy.api._normal import place_of
+
+_OLDER = -1  # where the pieces of a `function_call` are put together
+
+
+class Names:
+    """Those of one stream so far."""
+
+    def __init__(self) -> None:
+        self._joined: dict[object, str] = {}  # by what a client may put pieces together by
+        self._last: dict[object, str] = {}
+        self.seen: set[str] = set()
+        """Every name that somebody may have read."""
+        self.pieces = 0
+        """How many pieces of names have come."""
+
+    def take(self, event: bytes) -> None:
+        """Those of one event."""
+        if b"name" not in event and b"\\u00" not in event:
+            return
+        for choice in choices(payload_of(event)):
+            own = str(choice.get("index"))
+            older = said(choice).get("function_call")
+            if isinstance(older, dict):
+                self._add((_OLDER,), older.get("name"))
+            for entry in entries_of(said(choice)):
+                index = index_of(entry.get("index"))
+                keys = (None,) if index is None else (place_of(index), (own, index))
+                self._add(keys, inner_of(entry).get("name"))
+
+    def _add(self, keys: tuple[object, ...], name: object) -> None:
+        if not isinstance(name, str) or not name:
+            return
+        self.pieces += 1
+        self.seen.add(name)
+        for key in keys:
+            joined, last = self._joined.get(key, ""), self._last.get(key, "")
+            if name in (last, joined):
+                continue  # said again, as some providers do with every piece
+            self._last[key] = name
+            self._joined[key] = joined + name
+            self.seen.add(joined + name)
