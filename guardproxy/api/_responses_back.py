@@ -23,6 +23,7 @@ class Items:
         self._spans = spans
         self._opens = opens
         self._history = history
+        self._gone: set[int] = set()
 
     def in_front(self, at: int, items: Sequence[bytes]) -> Splice:
         """Items in front of the one at `at`, or behind the last; without space, so that what is sent stays the same."""
@@ -83,7 +84,8 @@ class Items:
             found += self._calls(place, put.calls)
         if put.after:
             found += self._results(place, put)
-        return found + self._without(gone)
+        self._gone |= gone
+        return found
 
     def _left_out(self, index: int) -> bool:
         """Whether a notice of ours is no turn of its own: nothing is behind it, or the assistant goes on."""
@@ -102,9 +104,10 @@ class Items:
         items = self._history.items
         return {at for at in range(place.start, last) if given and any(_is_same(items[at], one) for one in given)}
 
-    def _without(self, gone: set[int]) -> list[Splice]:
-        """These items taken out, with the commas between them and others."""
+    def without(self) -> list[Splice]:
+        """The items that are left out, with the commas between them and others."""
         found: list[Splice] = []
+        gone = self._gone
         for at in sorted(gone):
             if at - 1 in gone:
                 continue

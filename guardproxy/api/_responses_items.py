@@ -40,7 +40,7 @@ HOSTED = {
 """Calls that the provider carries out, and the tool's name where the item has none."""
 
 OURS = ("msg_resp_guardproxy_", "msg_guardproxy")
-"""How ids of messages of ours begin."""
+"""How ids of messages of ours begin: of one that is an answer of its own, and of one behind what a model said."""
 
 _INPUTS = {
     "local_shell_call": ("action",),
@@ -89,10 +89,12 @@ def call_of(item: Raw) -> Fields:
     return {"id": call_id, "function": {"name": name if isinstance(name, str) else "", "arguments": arguments}}
 
 
-def is_ours(item: Raw) -> bool:
-    """Whether a message of the assistant's is one of ours: an answer ends with it, whatever comes next is another."""
+def is_ours(item: Raw) -> int:
+    """1 where a message of the assistant's is one of ours: an answer ends with it. 2: it is an answer of its own."""
     item_id = item.get("id")
-    return (isinstance(item_id, str) and item_id.startswith(OURS)) or text_in(item).startswith(GUARD_MARK)
+    if isinstance(item_id, str) and item_id.startswith(OURS):
+        return 2 if item_id.startswith(OURS[0]) else 1
+    return int(text_in(item).startswith(GUARD_MARK))
 
 
 def text_in(item: Raw) -> str:
@@ -240,7 +242,10 @@ def _places(items: Sequence[Raw]) -> list[Place]:
             side = "told" if kind == "mcp_approval_response" else "said"
         if side == "said":
             begun = at if begun < 0 else begun
-            if kind == "message" and is_ours(item):
+            if kind == "message" and (alone := is_ours(item)):
+                if alone > 1 and begun < at:
+                    add(_made(Place, ("said", begun, at)))
+                    begun = at
                 add(_made(Place, ("said", begun, at + 1)))
                 begun = -1
             continue

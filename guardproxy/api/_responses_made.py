@@ -14,7 +14,7 @@ from guardproxy.api._json import dumps, peek
 from guardproxy.api._reply import JSON, SSE, Finish
 from guardproxy.api._responses_events import NO_USAGE, begin, event, message_of, response_of
 from guardproxy.api._responses_given import Given, Sequel, given_of
-from guardproxy.api._responses_items import Fields, kind_of
+from guardproxy.api._responses_items import OURS, Fields, kind_of
 from guardproxy.core.model import Ask, Call
 from guardproxy.errors import GuardError
 
@@ -39,7 +39,10 @@ def reply(ask: Ask, text: str, *, reply_id: str, created: int, finish: Finish | 
 
 def closing(ask: Ask, joint: Joint | None, text: str, *, reply_id: str, created: int) -> bytes:
     """The end of an answer in our words, behind what the client was given of it; `reply_id`: where nothing was."""
-    return _answer(ask, [message_of(text, f"msg_{reply_id}")], given_of(joint), reply_id, created)[1]
+    given = given_of(joint)
+    behind = given.items or given.opened
+    item_id = f"{OURS[1]}_{reply_id}" if behind else f"msg_{reply_id}"
+    return _answer(ask, [message_of(text, item_id)], given, reply_id, created)[1]
 
 
 def replay_message(

@@ -100,8 +100,12 @@ def messages(body: Json) -> list[Json]:
     said: list[Json] = []
     for item in listed:
         if item.get("type") in (*CALLS, "reasoning") or item.get("role") == "assistant":
+            ours = str(item.get("id")).startswith(("msg_resp_guardproxy", "msg_guardproxy"))
+            if said and str(item.get("id")).startswith("msg_resp_guardproxy"):  # an answer of its own
+                found.append(_chat(said))
+                said = []
             said.append(item)
-            if str(item.get("id")).startswith(("msg_resp_guardproxy", "msg_guardproxy")):  # its answer ends there
+            if ours:  # its answer ends there
                 found.append(_chat(said))
                 said = []
             continue
