@@ -280,7 +280,7 @@ class Actor:
     def _sent(self, ask: Ask, reached: Sequence[Got], shapes: list[str]) -> None:
         """What the provider was sent: always paired, nothing lost, nothing spelled anew."""
         if ask.sent:
-            assert shapes == list(ask.sent)
+            assert shapes == list(ask.sent), shapes
         first: list[bytes] | None = None
         surface = self.live.surface
         body = surface.request({"model": "", "messages": self.history})

@@ -24,6 +24,7 @@ class Items:
         self._opens = opens
         self._history = history
         self._gone: set[int] = set()
+        self._filled = False  # something stands in a list that was empty
 
     def in_front(self, at: int, items: Sequence[bytes]) -> Splice:
         """Items in front of the one at `at`, or behind the last; without space, so that what is sent stays the same."""
@@ -34,7 +35,8 @@ class Items:
         if self._spans:
             place = self._spans[0][0]
             return place, place, b"".join([one + b"," for one in listed])
-        return self._opens, self._opens, b",".join(listed)
+        before, self._filled = b"," if self._filled and listed else b"", self._filled or bool(listed)
+        return self._opens, self._opens, before + b",".join(listed)
 
     def change(self, at: int, new: str | None, texts: Sequence[str]) -> list[Splice]:
         """The item with another text, or with texts behind its own; behind the item where it can take none."""
@@ -104,21 +106,20 @@ class Items:
         items = self._history.items
         return {at for at in range(place.start, last) if given and any(_is_same(items[at], one) for one in given)}
 
-    def without(self) -> list[Splice]:
-        """The items that are left out, with the commas between them and others."""
-        found: list[Splice] = []
-        gone = self._gone
-        for at in sorted(gone):
-            if at - 1 in gone:
-                continue
-            end = at
-            while end + 1 in gone:
-                end += 1
-            if end + 1 < len(self._spans):
-                found.append((self._spans[at][0], self._spans[end + 1][0], b""))
-            else:
-                found.append((self._spans[at - 1][1] if at else self._spans[0][0], self._spans[end][1], b""))
-        return found
+    def without(self, others: Sequence[Splice]) -> list[Splice]:
+        """The items that are left out, each with the comma in front of it; `others`: what else is done."""
+        found = [(self._spans[at - 1][1], self._spans[at][1], b"") for at in sorted(self._gone) if at]
+        end = 0
+        while end in self._gone:
+            end += 1
+        if not end:
+            return found
+        if end == len(self._spans):
+            return []  # nothing would be left
+        first, last = self._spans[0][0], self._spans[end][0]
+        found = [one for one in found if one[0] >= last]
+        within = any(first < start < last for start, _, _ in others)
+        return found if within else [(first, last, b""), *found]
 
     def _calls(self, place: Place, calls: Sequence[tuple[int, bytes]]) -> list[Splice]:
         """The calls at their places among those of the message."""

@@ -122,7 +122,7 @@ class _Request:
             found += inside.change(at, changes.replaced.get(at), changes.texts.get(at, []))
         for put in sorted(changes.puts, key=lambda put: put.index):
             found += inside.put_back(put)
-        found += inside.without()  # last: what stands in front of an item that is left out goes before it
+        found += inside.without(found)  # last: what stands in front of an item that is left out goes before it
         return [one for one in found if one[0] != one[1] or one[2]]
 
     def _from_text(self, span: Span | None, changes: _Changes) -> list[Splice]:

@@ -105,6 +105,35 @@ def test_what_the_client_was_given_too_stands_there_once(behind: bool, bare: boo
     assert found == [USER, SAID, CALL, RESULT, *later]
 
 
+def ours(number: int) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": f"Notice {number}."}]
+    return {"type": "message", "id": f"msg_resp_guardproxy_{number}", "role": "assistant", "content": content}
+
+
+def test_what_stands_in_the_place_of_our_notices() -> None:
+    """A turn of the user's behind it: a line. Nothing, or the assistant: it is left out, whatever stands before it."""
+    said = [PutBack(at, instead=f"Line {at}.") for at in (1, 2, 3)]
+    asked = ask(input=[USER, ours(1), ours(2), ours(3)])
+    assert asked.count == 4
+    assert json.loads(responses.write(asked, said))["input"] == [USER]
+    again = [*said, PutBack(3, before=ROUND)]
+    assert json.loads(responses.write(asked, again))["input"] == [USER, THOUGHT, CALL, RESULT]
+    asked = ask(input=[USER, SAID, ours(2), ours(3), USER])
+    found = json.loads(
+        responses.write(asked, [PutBack(2, instead="a"), PutBack(3, ROUND, instead="b"), PutBack(5, ROUND)])
+    )
+    texts = [
+        item["content"][0]["text"] if "id" in item and "content" in item else item.get("type")
+        for item in found["input"]
+    ]
+    assert texts == [None, "Hm.", "reasoning", "function_call", "function_call_output", "b", None, *texts[2:5]]
+    behind = {**ours(4), "id": "msg_guardproxy_resp_4"}  # behind what the model said, in one answer
+    asked = ask(input=[USER, SAID, behind, CALL, RESULT])
+    assert [message.text for message in asked.tail] == ["go", "Hm.\n\nNotice 4.", "", "no"]
+    found = json.loads(responses.write(asked, [PutBack(1, instead="Hm. Line.")]))
+    assert [item.get("id") for item in found["input"]] == [None, "fc_p", None], "the assistant goes on"
+
+
 def test_calls_that_ids_do_not_tell_apart() -> None:
     """The result that is put back stands where its call does."""
     call = {"type": "function_call", "call_id": "d", "name": "f", "arguments": "{}"}
@@ -152,6 +181,7 @@ def test_edits_of_wild_requests(listed: Any, index: int, odd: Any) -> None:
         [ReplaceText(index, "x"), AppendText(index, NOTE)],
         [PutBack(index, ROUND, calls, (orjson.dumps(RESULT),)), AppendText(index, NOTE), ForbidTools()],
         [PutBack(asked.count, ROUND)],
+        [PutBack(index, ROUND, instead="x"), PutBack(index + 1, instead="y"), PutBack(index + 2, ROUND)],
     ):
         found = orjson.loads(responses.write(asked, edits))
         assert found["odd"] == orjson.loads(raw)["odd"]
