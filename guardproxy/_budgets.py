@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from guardproxy import _kinds as kinds, _zones
+from guardproxy import _kinds as kinds, _sections, _zones
 from guardproxy._kinds import Amount, Number, Text
 from guardproxy._settings import Section
 from guardproxy.core import windows
 from guardproxy.core.budget import DIMENSIONS
+from guardproxy.errors import BadAsk
 
 
 class BudgetSection(Section):
@@ -69,3 +71,28 @@ def _distinct(budgets: tuple[BudgetSection, ...]) -> tuple[BudgetSection, ...]:
 
 Budgets = Annotated[tuple[BudgetSection, ...], AfterValidator(_distinct)]
 """The budgets of the default org."""
+
+
+def read(given: Mapping[str, Any]) -> windows.Budget:
+    """A budget that a person has asked for. `BadAsk` names what is wrong."""
+    try:
+        return BudgetSection.model_validate(given).value()
+    except ValidationError as error:
+        param, wrong = next(iter(_sections.explain(error, BudgetSection)))
+        if not param and ":" in wrong:  # of two fields that do not go together the first word says which
+            param, _, wrong = wrong.partition(": ")
+        raise BadAsk(wrong, param=param or None) from error
+
+
+def written(budget: windows.Budget) -> dict[str, Any]:
+    """A budget as people write it."""
+    row = DIMENSIONS[budget.dimension]
+    return {
+        "scope": budget.scope,
+        "match": budget.match,
+        "dimension": row.setting,
+        "window": None if budget.window == windows.NOW else budget.window,
+        "limit": budget.limit if row.scale == 1 else budget.limit / row.scale,
+        "timezone": budget.timezone,
+        "soft": list(budget.soft),
+    }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,23 @@ def fill(document: Document, env: Mapping[str, str]) -> tuple[Document, dict[str
         return ""
 
     return walk(document, ()), problems
+
+
+def spare(document: Document, problems: Mapping[str, str], needed: Sequence[str]) -> tuple[Document, Mapping[str, str]]:
+    """Leave out what a command can do without that only reaches the store: a key of the provider's that is not in its
+    environment. `needed`: the sections in which every reference must be answered; empty = all.
+    """
+    left = {path: wrong for path, wrong in problems.items() if not needed or path.startswith(tuple(needed))}
+    for path in problems.keys() - left.keys():
+        section = path.split(".")[:-1] or [path]  # whole: one without its secret would be refused, too
+        while section:
+            *above, last = section
+            place = get(document, ".".join(above)) if above else document
+            if isinstance(place, dict) and last in place:
+                del place[last]
+                break
+            section = above  # of a list: all of it
+    return document, left
 
 
 def unprintable(value: object, path: tuple[str, ...] = ()) -> dict[str, str]:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from guardproxy.core import completion
+from guardproxy.core.budget import DIMENSIONS, Limit, duration
 from guardproxy.core.policy import Policy
-from guardproxy.core.tool_rules import ToolRule
 
 if TYPE_CHECKING:
     from guardproxy.config import Config
+
+
+SCOPES = {"span": "request span", "session": "session"}
+"""Scopes of limits in words."""
+
+WRITTEN = "  (calls that an agent writes into its text, such as Thought/Action, are reported, but not held by these)"
+"""What rules for single calls do not do: such a call is executed from the very text that the client gets."""
 
 
 def lines(config: Config, policy: Policy) -> Iterator[str]:
@@ -19,7 +26,7 @@ def lines(config: Config, policy: Policy) -> Iterator[str]:
     if config.auth.mode != "none":
         yield f"auth: {config.auth.mode}"
     for limit in policy.limits:
-        yield f"{limit.scope} {limit.dimension} <= {limit.limit:,}"
+        yield f"limit of a {SCOPES[limit.scope]}: {_amount(limit)}"
     yield from _calls(policy)
     yield from _asked(policy)
     yield from (f"hygiene.{kind}: {_mode(settings)}" for kind, settings in policy.hygiene.items() if _on(settings))
@@ -31,7 +38,7 @@ def lines(config: Config, policy: Policy) -> Iterator[str]:
 
 def _named(config: Config) -> Iterator[str]:
     """The policies beside the default one: their versions, and for what they are chosen."""
-    for name, one in config.policies_in_force().items():
+    for name, one in config.in_force.items():
         section = config.policies.get(name)
         if section is None:
             continue
@@ -53,18 +60,21 @@ def _calls(policy: Policy) -> Iterator[str]:
         ("final", tools.final, ""),
     ):
         if rules:
-            yield f"tools.{name}: {', '.join(map(_rule, rules))}{f' ({mode})' if mode else ''}"
+            yield f"tools.{name}: {', '.join(rule.label for rule in rules)}{f' ({mode})' if mode else ''}"
+    if tools.deny or tools.approval or tools.human:
+        yield WRITTEN
     if tools.deadlines:
-        yield f"tools.deadlines: {', '.join(f'{glob} {seconds:g} s' for glob, seconds in tools.deadlines.items())}"
+        told = (f"{glob} {duration(seconds)}" for glob, seconds in tools.deadlines.items())
+        yield f"tools.deadlines: {', '.join(told)}"
 
 
 def _asked(policy: Policy) -> Iterator[str]:
     if not (policy.tools.approval or policy.tools.human):
         return
     terms = policy.approvals
-    way = f"the request is held for {terms.hold_seconds:g} s" if terms.way == "hold" else "answered at once"
+    way = f"the request is held for {duration(terms.hold_seconds)}" if terms.way == "hold" else "answered at once"
     end = "the run is cut" if terms.on_expiry == "cut" else "the call is denied"
-    yield f"approvals: {way}; undecided after {terms.expire_seconds:g} s {end}"
+    yield f"approvals: {way}; undecided after {duration(terms.expire_seconds)} {end}"
 
 
 def _finals(config: Config, policy: Policy) -> Iterator[str]:
@@ -86,9 +96,16 @@ def _ends(config: Config, policy: Policy) -> Iterator[str]:
     yield from (f"{name}: pause" for name in ("on_cut", "on_budget") if getattr(policy, name) == "pause")
     kept = policy.checkpoints
     if kept.enabled:
-        yield f"checkpoints: up to {kept.max_kb:,} KB, for {kept.ttl_seconds:g} s"
+        yield f"checkpoints: up to {kept.max_kb:,} KB, for {duration(kept.ttl_seconds)}"
     if config.webhook.url:
         yield f"webhook: {_origin(config.webhook.url)}"
+
+
+def _amount(limit: Limit) -> str:
+    """In the unit of the setting; times as people say them."""
+    row = DIMENSIONS[limit.dimension]
+    shown = duration(limit.limit / row.scale) if row.clock else row.show(limit.limit)
+    return f"{row.setting} {shown}"
 
 
 def _mode(settings: object) -> str:
@@ -97,12 +114,6 @@ def _mode(settings: object) -> str:
 
 def _on(settings: object) -> bool:
     return _mode(settings) != "off"
-
-
-def _rule(rule: ToolRule) -> str:
-    parts: Mapping[str, str] = {**rule.args, **({"paths": " ".join(rule.paths)} if rule.paths else {})}
-    told = ", ".join(f"{name}={glob}" for name, glob in parts.items())
-    return f"{rule.tool}({told})" if told else rule.tool
 
 
 def _origin(url: str) -> str:

@@ -19,6 +19,7 @@ from guardproxy._settings import Limits, Section, Verifier
 from guardproxy.core import completion, detectors, hygiene, presets, proposals
 from guardproxy.core.policy import Policy
 from guardproxy.core.terms import Approvals, Checkpoints, Final
+from guardproxy.core.tightness import looser
 from guardproxy.core.tool_rules import ToolRules
 
 DEFAULT = "default"
@@ -54,8 +55,8 @@ CheckpointsSection = _sections.section(Section, "CheckpointsSection", Checkpoint
 class PolicySection(Section):
     """What is done about loops and budgets. `mode: observe` reports and does nothing. `detectors` over `preset`.
 
-    `deny_status` of `budget_exceeded`; `shrink_to_fit`: what has no room asks for less output; `unmetered`: what
-    becomes of routes that no budget counts, where there are `budgets`.
+    `on_overrun`: a stream that passes its hold and the limit goes on, or ends; `deny_status` of `budget_exceeded`;
+    `shrink_to_fit`: what has no room asks for less output; `unmetered`: what becomes of routes whose cost is not known.
 
     `refuse`: what becomes of a call that repeats a loop, or that is forbidden (`tools.deny`). `on_cut`, `on_budget`:
     `pause` hands the run to a person in place of its end.
@@ -79,6 +80,7 @@ class PolicySection(Section):
     verifier: Verifier = Verifier()
     on_cut: Literal["cut", "pause"] = "cut"
     on_budget: Literal["deny", "pause"] = "deny"
+    on_overrun: Literal["finish", "end"] = "finish"
     deny_status: kinds.DenyStatus = 400
     shrink_to_fit: bool = False
     unmetered: Literal["refuse", "pass"] = "refuse"
@@ -121,6 +123,12 @@ class InForce(NamedTuple):
     version: str
     policy: Policy
     section: PolicySection
+
+    def looser(self, than: InForce) -> tuple[str, ...]:
+        """In what it is looser than another one; a verifier has to be the same."""
+        own, other = self.section.verifier, than.section.verifier
+        weaker = bool(other.url) and (own != other or self.policy.mode != than.policy.mode == "enforce")
+        return (*looser(self.policy, than.policy), *(["verifier"] if weaker else []))
 
 
 def inherited(document: Any) -> Any:
@@ -178,6 +186,7 @@ def value(policy: PolicySection, tools: ToolRules) -> Policy:
         checkpoints=_sections.value(policy.checkpoints, Checkpoints),
         on_cut=policy.on_cut,
         on_budget=policy.on_budget,
+        on_overrun=policy.on_overrun,
         deny_status=policy.deny_status,
         shrink_to_fit=policy.shrink_to_fit,
         unmetered=policy.unmetered,

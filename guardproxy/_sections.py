@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_
 from guardproxy import _document
 from guardproxy._kinds import (
     LARGEST_HOLD,
+    LARGEST_MB,
     LARGEST_SETTING,
     LARGEST_STRETCH,
     LARGEST_THRESHOLD,
@@ -73,6 +74,7 @@ MOST = {
     "_seconds": LONGEST_SECONDS,
     "deadlines": LONGEST_SECONDS,
     "_tokens": LARGEST_HOLD,
+    "_kb": LARGEST_MB << 10,
 }
 """Upper bounds of settings by the end of their names."""
 

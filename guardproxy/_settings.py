@@ -128,6 +128,13 @@ class StoreSection(Section):
     labels_days: kinds.Days = 180.0
 
 
+class UsageSection(Section):
+    """The ledger of usage. `folder`: each day as a file of JSON lines, "" = none; `keep_days` in the store."""
+
+    folder: Annotated[Text, Field(min_length=0)] = ""
+    keep_days: Annotated[Number, Field(ge=1, le=400)] = 400
+
+
 class SpanLimits(Section):
     """Limits of a request span: what follows one genuine user message. Absent = the profile's, null = none."""
 
@@ -165,7 +172,7 @@ class Webhook(Section):
     """
 
     url: kinds.OptionalHttpUrl = Field(default=None, repr=False)
-    secret: Text = Field(default="", repr=False, min_length=0)
+    secret: str = Field(default="", repr=False)
     timeout_seconds: Seconds = 5.0
 
     @model_validator(mode="after")
@@ -177,7 +184,7 @@ class Verifier(Section):
     """A server of yours that is asked whether a final answer passes. `fail`: what counts when it gives no verdict."""
 
     url: kinds.OptionalHttpUrl = Field(default=None, repr=False)
-    secret: Text = Field(default="", repr=False, min_length=0)
+    secret: str = Field(default="", repr=False)
     timeout_seconds: Annotated[Seconds, Field(le=60)] = 10.0
     fail: Literal["open", "closed"] = "open"
     mode: Literal["observe", "enforce"] = "enforce"

@@ -14,7 +14,7 @@ from guardproxy.core.policy import Policy
 from guardproxy.core.tool_rules import ToolRule
 
 if TYPE_CHECKING:
-    from guardproxy._policies import NamedPolicy
+    from guardproxy._policies import InForce, NamedPolicy
 
 ASKED = ("approval", "human", "later", "final")
 """Lists of rules about calls that are carried out, or handed over."""
@@ -35,6 +35,15 @@ def policies(named: Mapping[str, NamedPolicy]) -> Iterator[str]:
         if taken:
             yield f"policies.{name}: its models and agents can never match: {taken!r} before it takes them all"
         before.append((name, one))
+
+
+def open_to_clients(force: Mapping[str, InForce], named: Mapping[str, NamedPolicy]) -> Iterator[str]:
+    """Policies looser than the default one that whoever says he is such an agent has."""
+    default, *_ = force.values()
+    for name, one in named.items():
+        if one.agents and (wrong := force[name].looser(default)):
+            told = f"is looser than the default one ({', '.join(wrong[:3])}), and a client has it by naming itself so"
+            yield f"policies.{name}.agents: it {told}"
 
 
 def _takes_all(earlier: NamedPolicy, one: NamedPolicy) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from guardproxy import __version__, governing, handover, tenants
+from guardproxy import __version__, governing, handover, spending, tenants
 from guardproxy.errors import ConfigError, GuardError
 
 OK, FAILED, WRONG = 0, 1, 2
@@ -19,6 +19,10 @@ OK, FAILED, WRONG = 0, 1, 2
 
 PRESETS = ("strict", "balanced", "patient")
 """Names of `core.presets`, said here so that `guardproxy --help` need not load the detectors."""
+
+
+NEEDED = ("store.", "admin.", "auth", "tools.", "policy.mode", "policy.refuse")
+"""What a command needs of a configuration that reaches the store, or the proxy beside it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,11 +60,12 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument("--preset", choices=PRESETS, default="balanced", help="of this preset (policy.preset)")
     _add_false_alarm(_command(commands, "false-alarm", _false_alarm, "say that a run was stopped wrongly: it goes on"))
     _add_false_alarms(_command(commands, "false-alarms", _false_alarms, "list what was called a false alarm, by whom"))
-    for group in (handover, governing, tenants):
-        group.add(commands, lambda given: _loader(given)()[0], _add_config)
+    for group in (handover, governing, tenants, spending):
+        group.add(commands, _reaching, _add_config)
     panic = _command(commands, "panic", _panic, "switch every intervention off (or on again) in a running proxy")
     panic.add_argument("state", choices=("on", "off", "show"), help="on: nothing intervenes any more")
-    panic.add_argument("--admin", default="http://127.0.0.1:8788", metavar="URL", help="the proxy's admin listener")
+    _add_config(panic)
+    panic.add_argument("--admin", metavar="URL", help="the proxy's admin listener; default: of FILE or DIR")
     return parser
 
 
@@ -148,10 +153,18 @@ def _loader(given: argparse.Namespace) -> Callable[[], tuple[Any, Mapping[str, A
     return lambda: config.load(given.config, os.environ, overrides(given))
 
 
-def _serve(given: argparse.Namespace) -> int:
-    from guardproxy.http import serve  # noqa: PLC0415 - heavy
+def _reaching(given: argparse.Namespace) -> Any:
+    """The configuration, as far as a command needs it that reaches the store: it has no key of the provider's."""
+    from guardproxy import config  # noqa: PLC0415 - as above
 
-    serve.serve(_loader(given), os.environ, lambda line: print(line, flush=True))
+    return config.load(given.config, os.environ, overrides(given), needed=NEEDED)[0]
+
+
+def _serve(given: argparse.Namespace) -> int:
+    from guardproxy.http import reach, serve  # noqa: PLC0415 - heavy
+
+    where = reach.options(given.config, given.data_dir)
+    serve.serve(_loader(given), os.environ, lambda line: print(line, flush=True), where)
     return OK
 
 
@@ -192,17 +205,16 @@ def _replay(given: argparse.Namespace) -> int:
 
 
 def _trace(given: argparse.Namespace) -> int:
-    from guardproxy.http import trace  # noqa: PLC0415 - heavy
+    from guardproxy.http import reach, trace  # noqa: PLC0415 - heavy
 
-    loaded, _ = _loader(given)()
-    trace.show(loaded, given.org, given.session)
+    trace.show(_reaching(given), given.org, given.session, reach.options(given.config, given.data_dir))
     return OK
 
 
 def _false_alarm(given: argparse.Namespace) -> int:
     from guardproxy.http import false_alarm as alarms, terminal  # noqa: PLC0415 - heavy
 
-    loaded, _ = _loader(given)()
+    loaded = _reaching(given)
     by = given.by or terminal.me()
     said = alarms.Said(given.session, by, given.rule, given.tool, given.scope, given.span, given.note)
     print(alarms.told(alarms.add(loaded, given.org, said)))
@@ -210,9 +222,9 @@ def _false_alarm(given: argparse.Namespace) -> int:
 
 
 def _false_alarms(given: argparse.Namespace) -> int:
-    from guardproxy.http import false_alarm as alarms, terminal  # noqa: PLC0415 - heavy
+    from guardproxy.http import false_alarm as alarms, reach, terminal  # noqa: PLC0415 - heavy
 
-    loaded, _ = _loader(given)()
+    loaded = _reaching(given)
     if given.revoke:
         label = alarms.revoke(loaded, given.org, given.revoke, given.by or terminal.me())
         print(f"label {label.id} is taken back: {label.rule} acts again in what it exempted")
@@ -221,7 +233,7 @@ def _false_alarms(given: argparse.Namespace) -> int:
     if given.export:
         print(f"{alarms.export(labels, given.export)} sessions written to {given.export}")
     else:
-        alarms.show(labels, round(time.time() * 1000))
+        alarms.show(labels, round(time.time() * 1000), reach.nothing("no label is kept", loaded, given.org))
     return OK
 
 
@@ -229,7 +241,8 @@ def _panic(given: argparse.Namespace) -> int:
     from guardproxy.http import client, panic  # noqa: PLC0415 - heavy
 
     wanted = {"on": True, "off": False, "show": None}[given.state]
-    on, pending = panic.switch(given.admin, wanted, os.environ.get(client.VARIABLE, "").strip())
+    admin = given.admin or panic.listener(_reaching(given))
+    on, pending = panic.switch(admin, wanted, os.environ.get(client.VARIABLE, "").strip())
     print("panic is on: nothing intervenes" if on else "panic is off: interventions as configured")
     if pending:
         print("(the store is away: this holds as soon as it answers)")

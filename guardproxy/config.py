@@ -6,7 +6,8 @@ a document are reported at once. A running turn keeps the tree it began with: re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,6 +28,7 @@ from guardproxy._settings import (
     StoreSection,
     TelemetrySection,
     Upstream,
+    UsageSection,
     Webhook,
 )
 from guardproxy._upstreams import Failover, NamedUpstream
@@ -59,6 +61,7 @@ class Config(Section):
     policies: Policies = Field(default_factory=dict)
     prices: Prices = Prices()
     budgets: Budgets = ()
+    usage: UsageSection = UsageSection()
     overload: Overload = Overload()
     webhook: Webhook = Webhook()
     outgoing: Outgoing = Outgoing()
@@ -147,8 +150,9 @@ class Config(Section):
     def _vain(self) -> Iterator[str]:
         """Rules of policies, tools and budgets that can never match."""
         yield from _vain.policies(self.policies)
-        for name, one in self.policies_in_force().items():
+        for name, one in self.in_force.items():
             yield from _vain.tools("" if name == _policies.DEFAULT else f"policies.{name}.", one.policy)
+        yield from _vain.open_to_clients(self.in_force, self.policies)
         if self.has_default:
             return  # it serves all models
         served = [glob for one in self.upstreams for glob in one.models]
@@ -165,8 +169,9 @@ class Config(Section):
         """The default policy as `core` takes it."""
         return _policies.value(self.policy, self._tool_rules)
 
-    def policies_in_force(self) -> dict[str, InForce]:
-        """All policies by name, the default one first."""
+    @cached_property
+    def in_force(self) -> dict[str, InForce]:
+        """All policies by name, the default one first. Some milliseconds each, the first time."""
         every = {_policies.DEFAULT: self.policy, **self.policies}
         return {name: _policies.in_force(name, one, self._tool_rules) for name, one in every.items()}
 
@@ -193,14 +198,15 @@ class Config(Section):
 
 
 def load(
-    path: Path | None, env: Mapping[str, str], overrides: Mapping[str, object] | None = None
+    path: Path | None, env: Mapping[str, str], overrides: Mapping[str, object] | None = None, needed: Sequence[str] = ()
 ) -> tuple[Config, _document.Document]:
     """The configuration in `path` (None: defaults) under `env`, and its plain document, from which `build` makes an
-    equal one in another process. `overrides` are values by dotted path. Raises ConfigError naming every error.
+    equal one in another process. `overrides` are values by dotted path. `needed`: see `_document.spare`. Raises
+    ConfigError naming every error.
     """
     name = str(path) if path else "configuration"
     written = _document.parse(_document.read(path), name) if path else {}
-    document, problems = _document.fill(written, env)
+    document, problems = _document.spare(*_document.fill(written, env), needed)
     if isinstance(document.get("auth"), str):  # the short form, so that what is given beside it finds its place
         document["auth"] = {"mode": document["auth"]}
     for dotted, value in (overrides or {}).items():

@@ -129,6 +129,7 @@ def _list(config: Config, given: argparse.Namespace) -> None:
 
     now_ms = time.time_ns() // 1_000_000
     none = "there is no token: the admin listener answers the loopback, without a log-in"
+    none = f"{none} ({reach.store_of(config)}; {reach.ELSEWHERE})"
     terminal.show(tokens.HEADS, (tokens.row(one, now_ms) for one in reach.ask(config, work)), none)
 
 
@@ -160,4 +161,4 @@ def _audit(config: Config, given: argparse.Namespace) -> None:
         for one in found:
             print(json.dumps(asdict(one)))
     else:
-        terminal.show(auditing.HEADS, auditing.rows(found), "nothing was changed")
+        terminal.show(auditing.HEADS, auditing.rows(found), reach.nothing("nothing was changed", config))

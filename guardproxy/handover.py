@@ -191,13 +191,14 @@ def _by(given: argparse.Namespace) -> str:
 
 
 def _list_approvals(config: Config, given: argparse.Namespace) -> None:
-    from guardproxy.http import approvals, terminal  # noqa: PLC0415
+    from guardproxy.http import approvals, reach, terminal  # noqa: PLC0415
 
     state = "" if given.state == "any" else given.state
     found = _with_desk(config, given.org, lambda desk: desk.listed(state))
     now_ms = round(time.time() * 1000)
     none = "nothing waits for a person" if state == "pending" else f"no approval is {state or 'kept'}"
-    terminal.show(approvals.HEADS, (approvals.row(one, now_ms) for one in found), none)
+    rows = (approvals.row(one, now_ms) for one in found)
+    terminal.show(approvals.HEADS, rows, reach.nothing(none, config, given.org))
 
 
 def _show_approval(config: Config, given: argparse.Namespace) -> None:
@@ -221,31 +222,32 @@ def _answer(config: Config, given: argparse.Namespace) -> None:
 
 
 def _list_sessions(config: Config, given: argparse.Namespace) -> None:
-    from guardproxy.http import sessions, terminal  # noqa: PLC0415
+    from guardproxy.http import in_words, reach, terminal  # noqa: PLC0415
 
     if given.limit < 1:
         raise BadAsk("must be a number above 0", param="limit")
     found = _with_runs(config, given.org, lambda runs: runs.listed(given.state, given.limit))
     none = f"no run of the last day{f' is {given.state}' if given.state else ''}"
-    terminal.show(sessions.HEADS, (sessions.row(run) for run in found), none)
+    terminal.show(in_words.HEADS, (in_words.row(run) for run in found), reach.nothing(none, config, given.org))
 
 
 def _show_session(config: Config, given: argparse.Namespace) -> None:
-    from guardproxy.http import sessions  # noqa: PLC0415
+    from guardproxy.http import in_words, reach  # noqa: PLC0415
 
-    print("\n".join(sessions.paragraphs(_with_runs(config, given.org, lambda runs: runs.shown(given.subject)))))
+    run = _with_runs(config, given.org, lambda runs: runs.shown(given.subject))
+    print("\n".join(in_words.paragraphs(run, reach.options(given.config, given.data_dir))))
 
 
 def _steer(config: Config, given: argparse.Namespace) -> None:
-    from guardproxy.http import sessions  # noqa: PLC0415
+    from guardproxy.http import in_words, sessions  # noqa: PLC0415
 
     by = _by(given)
     run = _change(config, given, given.verb, lambda runs: runs.act(given.verb, given.subject, by, given.why))
-    print(f"session {sessions.name(run)} {sessions.VERBS[given.verb]}")
+    print(f"session {in_words.name(run)} {sessions.VERBS[given.verb]}")
 
 
 def _extend(config: Config, given: argparse.Namespace) -> None:
-    from guardproxy.http import people, sessions  # noqa: PLC0415
+    from guardproxy.http import in_words, people  # noqa: PLC0415
 
     more = {limit: getattr(given, option) for option, limits in EXTEND.items() for limit in limits}
     amounts = {limit: amount for limit, amount in more.items() if amount is not None}
@@ -255,13 +257,12 @@ def _extend(config: Config, given: argparse.Namespace) -> None:
     by = _by(given)
     run = _change(config, given, "extend", lambda runs: runs.extend(given.subject, by, given.why, amounts), **amounts)
     told = ", ".join(f"--{o.replace('_', '-')} {a}" for o in EXTEND if (a := getattr(given, o)) is not None)
-    print(f"session {sessions.name(run)} has more ({told}); it is {run.known.state}")
+    print(f"session {in_words.name(run)} has more ({told}); it is {run.known.state}")
 
 
 def _checkpoint(config: Config, given: argparse.Namespace) -> None:
-    from guardproxy.http import sessions  # noqa: PLC0415
+    from guardproxy.http import sessions, terminal  # noqa: PLC0415
     from guardproxy.http.auditing import at_terminal  # noqa: PLC0415
-    from guardproxy.http.terminal import visible  # noqa: PLC0415
 
     by, draft = _by(given), given.out and given.out.with_name(f"{given.out.name}.part")
 
@@ -269,7 +270,7 @@ def _checkpoint(config: Config, given: argparse.Namespace) -> None:
         """Whoever takes it has it: it is taken when it is written."""
         kept = await runs.checkpoint(given.subject)
         if draft:
-            _write(draft, sessions.kept_json(kept) + b"\n")
+            terminal.keep(draft, sessions.kept_json(kept) + b"\n")
         if given.take is None:
             return kept
         taken = await runs.take(given.subject, given.take, by)
@@ -280,20 +281,10 @@ def _checkpoint(config: Config, given: argparse.Namespace) -> None:
         kept = _with_runs(config, given.org, work, reads=True)
         if draft:
             draft.replace(given.out)
-            print(f"generation {kept.generation} of session {visible(kept.session)} is in {given.out}")
+            print(f"generation {kept.generation} of session {terminal.visible(kept.session)} is in {given.out}")
         else:
             sys.stdout.buffer.write(sessions.kept_json(kept) + b"\n")
             sys.stdout.flush()
     finally:
         if draft:
             draft.unlink(missing_ok=True)
-
-
-def _write(file: Path, raw: bytes) -> None:
-    """Write a conversation, for its owner's eyes only."""
-    try:
-        file.unlink(missing_ok=True)
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
-            opened.write(raw)
-    except OSError as error:
-        raise ConfigError(f"cannot write {file}: {error.strerror or error}") from error

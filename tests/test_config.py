@@ -10,6 +10,7 @@ import pytest
 
 from guardproxy import config
 from guardproxy._settings import DEFAULT_UPSTREAM
+from guardproxy.cli import NEEDED
 from guardproxy.core import completion
 from guardproxy.core.budget import Limit
 from guardproxy.core.detectors import RULES
@@ -754,3 +755,54 @@ def test_who_is_told_and_asked_is_signed_and_not_shown(tmp_path: Path, section: 
             tmp_path, (f"{section}: {text}" if section == "webhook" else f"policy: {{verifier: {text}}}"), {"S": "s3c"}
         )
     assert "s3c" not in caught.value.message.replace(f"{section}.secret", "")
+
+
+FOR_COMMANDS = {
+    "a provider's key": ("upstream: {url: 'https://a.example/v1', api_key: '${NOT_SET}'}", True),
+    "keys in a list": ("upstreams: [{name: a, url: 'https://a.example/v1', api_key: '${NOT_SET}'}]", True),
+    "a webhook's secret": ("webhook: {url: 'https://a.example', secret: '${NOT_SET}'}", True),
+    "a verifier's": ("policy: {verifier: {url: 'https://a.example', secret: '${NOT_SET}'}, mode: observe}", True),
+    "a price": ("prices: {models: {'gpt-4.1*': {input: '${NOT_SET}', output: 1}}}", True),
+    "the store": ("store: {url: '${NOT_SET}'}", False),
+    "where operators connect": ("admin: {port: '${NOT_SET}'}", False),
+    "a rule for calls": ("tools: {deny: ['${NOT_SET}']}", False),
+    "wrong besides": ("upstream: {api_key: '${NOT_SET}'}\nstore: {nonsense: 1}", False),
+}
+
+
+@pytest.mark.parametrize("name", FOR_COMMANDS)
+def test_a_command_does_without_the_provider_s_key(name: str, tmp_path: Path) -> None:
+    """It only reaches the store; whoever types it need not have the environment of the proxy. `serve` needs all."""
+    text, fine = FOR_COMMANDS[name]
+    file = tmp_path / "c.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError):
+        config.load(file, {})
+    if fine:
+        found, _ = config.load(file, {}, needed=NEEDED)
+        assert found.policy.mode == ("observe" if "observe" in text else "enforce")
+    else:
+        with pytest.raises(ConfigError):
+            config.load(file, {}, needed=NEEDED)
+
+
+def _written(value: object) -> object:
+    """A part of the configuration as somebody would write it into a file; what is absent by default is left out."""
+    if isinstance(value, Triple):
+        return [value.nudge, value.firm, value.cut]
+    if isinstance(value, tuple):
+        return [_written(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _written(one) for name, one in value.items() if one is not None}
+    kept = getattr(type(value), "model_fields", None)
+    return value if kept is None else _written({name: getattr(value, name) for name in kept})
+
+
+def test_every_default_can_be_written_out() -> None:
+    """Whoever writes a default into the file, to change the line beside it, is not refused."""
+    plain = config.build({})
+    again = config.build(_written(plain))  # type: ignore[arg-type]
+
+    assert again.policy_value() == plain.policy_value()
+    assert again.rules_value() == plain.rules_value()
+    assert again.price_table() == plain.price_table()

@@ -37,7 +37,6 @@ ELSEWHERE = {
     "http/handing_on.py": ("tests/http/test_passing.py", "how every answer to a route that is not read goes out"),
     "http/settling.py": ("tests/http/test_turn.py", "the end of every turn; with the store there, away and failing"),
     "http/panic.py": ("tests/http/test_serve.py", "needs a running proxy"),
-    "http/trace.py": ("tests/http/test_serve.py", "needs a store with a session in it"),
 }
 """Source files without a test file of their own name: where they are tested, and why there."""
 

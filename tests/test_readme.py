@@ -1,4 +1,4 @@
-"""The README's tables say what the code does. `python -m tests.test_readme` writes the generated ones anew."""
+"""The tables of README.md and docs/loops.md say what the code does. `python -m tests.test_readme` writes them anew."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from guardproxy.core.detectors import RULES
 from guardproxy.core.exemption import Exemption
 from guardproxy.core.model import Triple
 from guardproxy.core.policy import ACTIONS, PROFILES
+from guardproxy.core.tool_rules import ToolRules
 from guardproxy.http import heading, objects
 
 README = Path(__file__).parent.parent / "README.md"
+LOOPS = README.parent / "docs" / "loops.md"
 SCOPES = {"cost_usd": "session"}
 BOTH = {"turns", "tool_calls", "wall_seconds"}
 WRITTEN = {"defaults": "{search: {limit: 10}}", "*": "[pattern, …]"} | {
@@ -74,10 +76,15 @@ def tools() -> list[str]:
 GENERATED = {"detectors": detectors, "exemptions": exemptions, "limits": limits, "tools": tools}
 
 
+def place(name: str) -> Path:
+    """The page that has a table."""
+    return README if name in ("headers", "limits", "rules") else LOOPS
+
+
 def section(name: str) -> list[str]:
     """The body rows of a marked table."""
-    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", README.read_text(), re.DOTALL)
-    assert found, f"README has no table {name}"
+    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", place(name).read_text(), re.DOTALL)
+    assert found, f"{place(name).name} has no table {name}"
     return found.group(1).strip().split("\n")[2:]
 
 
@@ -85,6 +92,23 @@ def section(name: str) -> list[str]:
 def test_generated_tables(name: str) -> None:
     """The tables of detectors, exemptions and limits are those of the code."""
     assert section(name) == GENERATED[name]()
+
+
+def test_rules_of_single_calls() -> None:
+    """Every kind of rule for single calls has its row."""
+    assert [re.match(r"\| `(\w+)` ", row).group(1) for row in section("rules")] == [  # type: ignore[union-attr]
+        field.name for field in fields(ToolRules)
+    ]
+
+
+def test_pages_are_linked_and_their_links_lead_somewhere() -> None:
+    """What moved out of the README is found from it."""
+    pages = sorted((README.parent / "docs").glob("*.md"))
+    told = "".join(page.read_text() for page in (README, *pages))
+    assert [page.name for page in pages if f"{page.name})" not in told] == []
+    for page in (README, *pages):
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
 def test_headers() -> None:
@@ -116,14 +140,13 @@ def test_steps_name_files() -> None:
 
 def write() -> None:
     """Put the generated tables into the README."""
-    text = README.read_text()
     for name, made in GENERATED.items():
-        rows = made()
+        text, rows = place(name).read_text(), made()
         head = re.search(rf"<!-- {name} -->\n(.*?\n.*?\n)", text)
         assert head
         body = f"<!-- {name} -->\n{head.group(1)}" + "\n".join(rows) + f"\n<!-- /{name} -->"
         text = re.sub(rf"<!-- {name} -->.*?<!-- /{name} -->", lambda _m, b=body: b, text, flags=re.DOTALL)
-    README.write_text(text)
+        place(name).write_text(text)
 
 
 if __name__ == "__main__":

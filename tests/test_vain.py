@@ -48,6 +48,10 @@ VAIN: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"tools": {"approval": ["rm"]}, "policies": {"hard": {"tools": {"deny": ["rm"]}}}},
         ["policies.hard.tools.approval: 'rm' is forbidden by tools.deny"],
     ),
+    "a looser one for whoever says so": (
+        {"policies": {"a": {"agents": ["x"], "mode": "observe"}, "b": {"agents": ["y"], "preset": "strict"}}},
+        ["policies.a.agents: it is looser than the default one (mode"],
+    ),
     "what is needed is forbidden": (
         {"tools": {"deny": ["run_*"]}, "policy": {"completion": {"required_tools": {"tools": ["run_tests"]}}}},
         ["completion.required_tools: 'run_tests' is forbidden by tools.deny: no answer can pass"],
@@ -86,10 +90,10 @@ def test_what_can(case: str) -> None:
 
 def test_the_command_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "c.yaml"
-    file.write_text("tools: {deny: [rm], approval: [rm]}\npolicies: {ci: {mode: observe, agents: [ci-*]}, mine: {}}\n")
+    file.write_text("tools: {deny: [rm], approval: [rm]}\npolicies: {ci: {preset: strict, agents: [ci-*]}, mine: {}}\n")
     assert cli.main(["check", str(file)]) == 0
     out = capsys.readouterr().out
     assert "warning: tools.approval: 'rm' is forbidden by tools.deny: it can never match" in out
     assert "policy ci@" in out
-    assert ": observe, for agents ci-*" in out
+    assert ": enforce, for agents ci-*" in out
     assert ": enforce, for keys that name it" in out

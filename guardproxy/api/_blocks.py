@@ -14,6 +14,7 @@ from typing import NamedTuple, overload
 
 from guardproxy.api._json import dumps
 from guardproxy.api._messages import role_of
+from guardproxy.api._prefix import Messages
 
 Raw = Mapping[str, object]
 Fields = dict[str, object]
@@ -53,9 +54,14 @@ class Spread(Sequence[Raw]):
 
     def __init__(self, parsed: Raw) -> None:
         found = parsed.get("messages")
-        self._messages: Sequence[Raw] = found if isinstance(found, list) else ()
+        self._messages: Sequence[Raw] = found if isinstance(found, list | Messages) else ()
         self._system = parsed.get("system")
-        self._firsts, self._count = _counted(self._messages, 1 if self._system else 0)
+        self._lead = 1 if self._system else 0
+        self._from, before = found.reach if isinstance(found, Messages) else (0, 0)
+        """The first message that is counted; of those before it, their number is known."""
+        self._firsts, self._count = _counted(self._messages[self._from :], self._lead + before)
+        heads = found.heads if isinstance(found, Messages) else 0
+        self._heads, self._headed = _counted([self._messages[at] for at in range(heads)], self._lead)
         self._known: dict[int, Raw] = {}
 
     def __len__(self) -> int:
@@ -78,21 +84,40 @@ class Spread(Sequence[Raw]):
         """Where the message at an index of ours stands."""
         if not 0 <= at < self._count:
             raise IndexError(at)
-        message = bisect_right(self._firsts, at) - 1
-        if message < 0:
+        if at < self._lead:
             return Place(SYSTEM)
-        return _places(message, self._messages[message])[at - self._firsts[message]]
+        firsts, start = self._heads, 0
+        if at >= self._headed:
+            while self._from and at < self._firsts[0]:
+                self._go_back()
+            firsts, start = self._firsts, self._from
+        number = bisect_right(firsts, at) - 1
+        return _places(start + number, self._messages[start + number])[at - firsts[number]]
 
     def longer(self, size: int, before: int) -> list[tuple[int, Raw]]:
         """The results in front of a place that may have more than so many bytes of text, by index."""
+        while self._from:
+            self._go_back()
         found = []
-        for first, message, raw in zip(self._firsts, range(len(self._messages)), self._messages, strict=True):
+        for message, first in enumerate(self._firsts):
+            raw = self._messages[message]
             if first >= before:
                 break
             if isinstance(raw.get("content"), list):
                 places = enumerate(_places(message, raw), first)
                 found += [(at, self[at]) for at, place in places if at < before and _size(raw, place) * MOST > size]
         return found
+
+    def _go_back(self) -> None:
+        """Count what lies between the first message that is counted and the place before it."""
+        messages, upto = self._messages, self._from
+        self._from = 0
+        before = 0
+        if isinstance(messages, Messages):
+            messages.go_back()
+            self._from, before = messages.reach
+        firsts, _ = _counted(messages[self._from : upto], self._lead + before)
+        self._firsts = [*firsts, *self._firsts]
 
     def _made(self, place: Place) -> Raw:
         if place.message == SYSTEM:
@@ -126,6 +151,11 @@ def _counted(messages: Sequence[Raw], total: int) -> tuple[list[int], int]:
         if many and (many > 1 or len(content) > 1):
             total += len(_places(at, message)) - 1
     return firsts, total
+
+
+def count(message: Raw) -> int:
+    """How many messages of ours a message of the request is."""
+    return _counted((message,), 0)[1]
 
 
 def _places(at: int, message: Raw) -> list[Place]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from guardproxy.api import _splice
-from guardproxy.api._chat_back import in_front, offset, unsay
+from guardproxy.api._chat_back import in_front, left_out, offset, unsay
 from guardproxy.api._gate import GAP
-from guardproxy.api._json import peek
+from guardproxy.api._json import dumps, peek
 from guardproxy.api._splice import Span, Splice
 from guardproxy.core.edit import PutBack
 
@@ -21,6 +21,7 @@ Raw = Mapping[str, object]
 def put_back(raw: bytes, text: bytes, spans: Sequence[Span], edits: Sequence[tuple[PutBack, int]]) -> list[Splice]:
     """`spans`: where the messages stand, all of them; with each edit the message of the request that it is about."""
     splices: list[Splice] = []
+    gone: list[Splice] = []
     for edit, index in sorted(edits, key=lambda pair: pair[1]):
         if edit.before:
             splices.append(in_front(spans, index, edit.before))
@@ -28,13 +29,29 @@ def put_back(raw: bytes, text: bytes, spans: Sequence[Span], edits: Sequence[tup
             splices += [in_front(spans, index, edit.after)] if edit.after else []
             continue
         start, _ = spans[index]
-        if edit.before:
+        if edit.instead:
+            if left_out(raw, spans, index):
+                gone.append((spans[index - 1][1], spans[index][1], b""))
+            else:
+                splices += _instead(raw, text, start, edit.instead)
+        elif edit.before:
             splices += _unsaid(raw, text, start, edit)
         if edit.calls:
             splices += _add_calls(raw, text, start, edit)
         if edit.after:
             splices += _answer(raw, text, spans, index, edit.after)
-    return splices
+    return splices + gone  # last: what stands in front of a message that is left out goes before it
+
+
+def _instead(raw: bytes, text: bytes, at: int, words: str) -> list[Splice]:
+    """Other words in the place of a notice of ours, and of all that was said with it; calls stay."""
+    span = _content(text, at)
+    if span is None:
+        return []
+    listed = _splice.items(text, span[0]) if text[span[0]] == ord("[") else ()
+    calls = [raw[slice(*item)] for item in listed if _kind(raw[slice(*item)]) == "tool_use"]
+    said = dumps({"type": "text", "text": words})
+    return [(*span, b"[" + b",".join((said, *calls)) + b"]" if calls else dumps(words))]
 
 
 def _content(text: bytes, at: int) -> Span | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from guardproxy.api._answer import Answer
 from guardproxy.api._blocks_answer import Reader, message_of
+from guardproxy.api._blocks_clear import Clear
 from guardproxy.api._blocks_cut import CALLING, Numbers, StreamCut
 from guardproxy.api._blocks_halt import Halt
 from guardproxy.api._blocks_made import event as made
@@ -35,6 +36,7 @@ class GatedStream:
         self._gate = gate or Gate(lambda _: False, calls=False)
         self._giver = Giver(reader, joint)
         self._decoder = Decoder()
+        self._clear = Clear(firm=self._gate.firm)
         self._held: list[tuple[bytes, Fields, int]] = []
         self._final = self._gate.text  # what comes may be a final answer, which is held
         self._shut = False  # a call that is wanted was seen
@@ -44,7 +46,7 @@ class GatedStream:
     @property
     def touched(self) -> bool:
         halted = self._halt is not None and bool(self._halt.mended or self._halt.repeats)
-        return self._giver.writes or halted or (self._cut is not None and self._cut.touched)
+        return self._giver.writes or self._clear.changed or halted or (self._cut is not None and self._cut.touched)
 
     @property
     def repeats(self) -> int:
@@ -58,6 +60,11 @@ class GatedStream:
     def holding(self) -> bool:
         """Something is held."""
         return bool(self._held)
+
+    @property
+    def unread(self) -> int:
+        """Events that nobody can read, and that were left out."""
+        return self._clear.unread
 
     def feed(self, chunk: bytes) -> bytes:
         out = b"".join([self._take(event) for event in self._decoder.feed(chunk)])
@@ -101,6 +108,9 @@ class GatedStream:
         return self._giver.joint()
 
     def _take(self, event: bytes) -> bytes:
+        return b"".join([self._edited(one) for one in self._clear.events(event)])
+
+    def _edited(self, event: bytes) -> bytes:
         if self.repeats:
             return b""
         payload = self._reader.read(event)
@@ -150,7 +160,7 @@ class GatedStream:
             before = b"".join([self._giver.give(*one) for one in held])
         name = _block(payload).get("name")
         unseen = not isinstance(name, str) or not name or self._reader.blocks.call_count > MAX_CALLS
-        self._shut = self._shut or (self._gate.calls and (unseen or self._gate.wants(str(name))))
+        self._shut = self._shut or (self._gate.calls and (unseen or self._gate.every or self._gate.wants(str(name))))
         return before
 
 

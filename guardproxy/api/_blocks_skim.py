@@ -52,10 +52,10 @@ class Skimmer:
         if key not in _SITES or delta.keys() != {"type", key} or not isinstance(delta[key], str):
             return
         self._lessons += (self._hits >= WORTH) - 1
-        places = list(_SITES[key].finditer(data))
-        if len(places) != 1:
+        site = _SITES[key].search(data)
+        if site is None:
             return
-        start = places[0].end()
+        start = site.end()
         prefix, suffix = data[:start], data[mask(data).index(b'"', start) :]
         if peek(prefix + _PROBE.encode() + suffix) != {**payload, "delta": {**delta, key: _PROBE}}:
             return

@@ -82,7 +82,7 @@ class Passing:
     """A stream that nobody edits."""
 
     touched = own_text = holding = False
-    repeats = 0
+    repeats = unread = 0
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from guardproxy.api import _blocks_cut
 from guardproxy.api._blocks_answer import Reader, message_of
+from guardproxy.api._blocks_clear import whole
 from guardproxy.api._blocks_cut import CALLING
 from guardproxy.api._blocks_halt import Halt
 from guardproxy.api._chat_cut import MAX_WHOLE
@@ -26,6 +27,8 @@ class Whole:
         self, reader: Reader, drop: DropCalls | None, halt: Halt | None, gate: Gate | None, joint: Joint | None
     ) -> None:
         self.touched = self.own_text = self.holding = False
+        self.unread = 0
+        """1: nobody can read it, and nothing of it may be handed on."""
         self._reader = reader
         self._drop = drop
         self._halt = halt
@@ -36,6 +39,7 @@ class Whole:
         self._size = 0
         self._tried = -1
         self._given = False
+        self._anew = False  # written so that all read the same
         self._calls = 0  # of those that were given
 
     def feed(self, chunk: bytes) -> bytes:
@@ -45,6 +49,14 @@ class Whole:
         return chunk if self._passes else b""
 
     def finish(self) -> bytes:
+        if self._gate is not None or self._joint is not None:
+            firm = self._gate is None or self._gate.firm
+            raw = b"".join(self._parts)
+            found = whole(raw, firm=firm)
+            self._anew = found != raw
+            too_long = firm and self._size > MAX_WHOLE
+            self.unread = int(found is None or too_long)
+            self._parts = [found or b""]
         self.settle()
         if self._passes:
             return b""
@@ -67,12 +79,12 @@ class Whole:
         content = payload.get("content")
         if self._reader.answer.failed or not isinstance(content, list):
             return raw
-        changed = False
+        changed = self._anew
         if self._drop is not None:
-            changed = _blocks_cut.whole(payload, self._drop.text, self._reader.blocks)
+            changed = _blocks_cut.whole(payload, self._drop.text, self._reader.blocks) or changed
             self.own_text = changed and not self._reader.blocks.spoken
         elif keep is not None:
-            changed = _take_out(payload, content, keep)
+            changed = _take_out(payload, content, keep) or changed
         if self._halt is not None:
             changed = self._halt.whole(payload) or changed
         left = payload.get("content")
@@ -116,13 +128,13 @@ class Whole:
     def _waits(self) -> bool:
         """Whether somebody has to judge it."""
         gate, answer, blocks = self._gate, self._reader.answer, self._reader.blocks
-        if gate is None or not answer.choices or answer.failed:
+        if gate is None or not answer.choices:
             return False
         calls = () if self._drop is not None else blocks.built()
         if not calls:
-            return gate.text
+            return gate.text and not answer.failed
         unseen = blocks.call_count > len(calls)  # so many that not all of them are kept
-        return gate.calls and (unseen or any(not call.name or gate.wants(call.name) for call in calls))
+        return gate.calls and (unseen or gate.every or any(not call.name or gate.wants(call.name) for call in calls))
 
 
 def _called(block: object) -> bool:

@@ -11,11 +11,16 @@ from guardproxy.api import _splice
 from guardproxy.api._blocks import SPREAD, SYSTEM, Place, Spread
 from guardproxy.api._blocks_back import put_back
 from guardproxy.api._chat_back import append_to, replace_in
+from guardproxy.api._json import peek
 from guardproxy.api._splice import Span, Splice
-from guardproxy.core.edit import AppendText, Edit, ForbidTools, PutBack, ReplaceText
+from guardproxy.core.edit import AppendText, Edit, ForbidTools, LimitOutput, PutBack, ReplaceText
 from guardproxy.core.model import Ask
 
 _NO_CALLS = b'{"type":"none"}'
+_NO_THOUGHTS = b'{"type":"disabled"}'
+
+LEAST_THOUGHT = 1024
+"""Tokens below which the API refuses a budget of thoughts."""
 
 
 def write(ask: Ask, edits: Sequence[Edit]) -> bytes:
@@ -26,6 +31,9 @@ def write(ask: Ask, edits: Sequence[Edit]) -> bytes:
     splices: list[Splice] = []
     if any(isinstance(edit, ForbidTools) for edit in edits):
         splices += request.forbid()
+    for edit in edits:
+        if isinstance(edit, LimitOutput):
+            splices += request.limit_output(edit.tokens)
     splices += request.messages(edits)
     return _splice.apply(ask.body, splices) if splices else ask.body
 
@@ -54,6 +62,25 @@ class _Request:
         if "tool_choice" in self._parsed:
             return [(*self._span("tool_choice"), _NO_CALLS)]
         return [_splice.insert_member(self._raw, self._at, b'"tool_choice":' + _NO_CALLS)]
+
+    def limit_output(self, tokens: int) -> list[Splice]:
+        """At most so many tokens; the budget of thoughts is part of them, and must be smaller."""
+        number = b"%d" % tokens
+        if "max_tokens" in self._parsed:
+            splices = [(*self._span("max_tokens"), number)]
+        else:
+            splices = [_splice.insert_member(self._raw, self._at, b'"max_tokens":' + number)]
+        self._span("messages")
+        start, end = self._top.get("thinking", (0, 0))
+        if not end or self._text[start] != ord("{"):
+            return splices
+        budget = _splice.members(self._text, start).get("budget_tokens")
+        given = peek(self._raw[slice(*budget)]) if budget is not None else None
+        if budget is None or not isinstance(given, int | float) or given < tokens:
+            return splices
+        if tokens > LEAST_THOUGHT:
+            return [*splices, (*budget, b"%d" % (tokens - 1))]
+        return [*splices, (start, end, _NO_THOUGHTS)]
 
     def messages(self, edits: Sequence[Edit]) -> list[Splice]:
         """What changes in the messages."""

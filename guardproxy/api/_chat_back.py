@@ -107,7 +107,7 @@ def put_back(raw: bytes, text: bytes, spans: Sequence[Span], edits: Sequence[Put
             continue
         start, _ = spans[edit.index]
         if edit.instead:
-            if _left_out(raw, spans, edit.index):
+            if left_out(raw, spans, edit.index):
                 gone.append((spans[edit.index - 1][1], spans[edit.index][1], b""))
             else:
                 splices += replace_in(raw, text, start, edit.instead, ())
@@ -120,7 +120,7 @@ def put_back(raw: bytes, text: bytes, spans: Sequence[Span], edits: Sequence[Put
     return splices + gone  # last: what stands in front of a message that is left out goes before it
 
 
-def _left_out(raw: bytes, spans: Sequence[Span], index: int) -> bool:
+def left_out(raw: bytes, spans: Sequence[Span], index: int) -> bool:
     """Whether a notice of ours is no turn of its own: nothing is behind it, or the assistant goes on.
 
     What comes later changes that for no request that was sent: what was left out at the end then stands behind it.

@@ -7,7 +7,7 @@ are not decoded. Cost: a hash over the body (xxh3, a tenth of a parse) and a par
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 import msgspec
@@ -33,8 +33,9 @@ _BRACE = ord("{")
 _BETWEEN = b" \t\r\n,"
 
 
-class _Body(msgspec.Struct, gc=False):  # what `chat` reads; all else is passed over
+class _Body(msgspec.Struct, gc=False):  # what the surfaces read; all else is passed over
     messages: list[msgspec.Raw]
+    system: Any = msgspec.UNSET
     model: Any = msgspec.UNSET
     tools: Any = msgspec.UNSET
     functions: Any = msgspec.UNSET
@@ -68,7 +69,7 @@ _UNREADABLE = (msgspec.DecodeError, RecursionError, ValueError)
 class Place(NamedTuple):
     """A beginning: where its list of messages opens, where message `before` of it starts, where its head stands.
 
-    `prior`: a place before it in the same text.
+    `prior`: a place before it in the same text. `spread`: how many messages those before it are to the surface.
     """
 
     opens: int
@@ -76,6 +77,11 @@ class Place(NamedTuple):
     before: int
     head: tuple[tuple[int, int], ...]
     prior: Place | None = None
+    spread: int = 0
+
+
+Count = Callable[[Mapping[str, object]], int]
+"""How many messages one of the body is, to a surface that spreads them out."""
 
 
 class Messages(Sequence[Mapping[str, object]]):
@@ -103,6 +109,16 @@ class Messages(Sequence[Mapping[str, object]]):
             found = self._known[at] = self._read(at)
         return found
 
+    @property
+    def reach(self) -> tuple[int, int]:
+        """From which message on they can be read without going back, and how many those before it are spread out."""
+        return self._place.before, self._place.spread
+
+    @property
+    def heads(self) -> int:
+        """How many in front can be read without going back."""
+        return min(len(self._place.head), self._place.before)
+
     def longer(self, size: int) -> Iterator[tuple[int, Mapping[str, object]]]:
         """The messages that take more than so many bytes, newest part first; only parts that can hold one are read."""
         first, part, place = self._place.before, self._later, self._place
@@ -122,10 +138,10 @@ class Messages(Sequence[Mapping[str, object]]):
             start, end = head[at]
             return _object(self._body[start:end], at)
         while at < self._place.before:
-            self._go_back()
+            self.go_back()
         return _object(self._later[at - self._place.before], at)
 
-    def _go_back(self) -> None:
+    def go_back(self) -> None:
         """Take in what lies between this place and the one before it, or the first message."""
         place = self._place
         prior = place.prior or Place(place.opens, place.opens, 0, place.head)
@@ -144,19 +160,24 @@ class Prefixes:
         self._seed = seed
         self._places = Memo[bytes, Place](kept)
 
-    def read(self, body: bytes) -> tuple[Messages, dict[str, object]] | None:
-        """The messages of a body and the other keys that we read. None: it has to be read whole."""
+    def read(self, body: bytes, count: Count | None = None) -> tuple[Messages, dict[str, object]] | None:
+        """The messages of a body and the other keys that we read. None: it has to be read whole.
+
+        `count`: of a surface that spreads messages out; what it counted is kept with the places.
+        """
         if len(body) <= 4 * GRID:
             return None
-        digests = self._digests(body)
+        digests = self._digests(body, 0 if count is None else 1)
         known, place = self._deepest(digests)
         try:
-            return self._beginning(body, digests) if place is None else self._end(body, digests, known, place)
+            if place is None:
+                return self._beginning(body, digests, count)
+            return self._end(body, digests, known, place, count)
         except _UNREADABLE:
             return None  # whoever reads it whole says what is wrong with it, or copes
 
-    def _digests(self, body: bytes) -> list[bytes]:
-        view, hasher = memoryview(body), xxhash.xxh3_128(seed=self._seed)
+    def _digests(self, body: bytes, kind: int) -> list[bytes]:
+        view, hasher = memoryview(body), xxhash.xxh3_128(seed=self._seed ^ kind)
         digests = []
         for end in range(GRID, len(body) + 1, GRID):
             hasher.update(view[end - GRID : end])
@@ -171,7 +192,9 @@ class Prefixes:
                 return number, place
         return 0, None
 
-    def _beginning(self, body: bytes, digests: Sequence[bytes]) -> tuple[Messages, dict[str, object]] | None:
+    def _beginning(
+        self, body: bytes, digests: Sequence[bytes], count: Count | None
+    ) -> tuple[Messages, dict[str, object]] | None:
         """A body of which nothing is known."""
         _readable(body)
         parsed = _decode(body)
@@ -181,11 +204,12 @@ class Prefixes:
         if not head or body.count(_KEY, 0, opens) + body.count(_KEY, spans[-1][1]) != 1:
             return None
         place = Place(opens, spans[0][0], 0, head)
-        self._note(digests, 0, place, spans)
-        return Messages(body, place, parsed.messages), _others(parsed)
+        found = Messages(body, place, parsed.messages)
+        self._note(digests, 0, place, spans, found, count)
+        return found, _others(parsed)
 
     def _end(
-        self, body: bytes, digests: Sequence[bytes], known: int, place: Place
+        self, body: bytes, digests: Sequence[bytes], known: int, place: Place, count: Count | None
     ) -> tuple[Messages, dict[str, object]] | None:
         """A body whose beginning is known."""
         end = _OPEN + body[place.at :]
@@ -194,23 +218,34 @@ class Prefixes:
         spans = list(_spans(body, place.at, later.messages))
         if not spans or body.find(_KEY, spans[-1][1]) >= 0:
             return None
+        found = Messages(body, place, later.messages)
         if known < len(digests):
-            self._note(digests, known, place, spans)
-        return Messages(body, place, later.messages), _others(_decode(body[: place.opens] + b"]}")) | _others(later)
+            self._note(digests, known, place, spans, found, count)
+        return found, _others(_decode(body[: place.opens] + b"]}")) | _others(later)
 
-    def _note(self, digests: Sequence[bytes], known: int, place: Place, spans: Sequence[tuple[int, int]]) -> None:
+    def _note(
+        self,
+        digests: Sequence[bytes],
+        known: int,
+        place: Place,
+        spans: Sequence[tuple[int, int]],
+        messages: Messages,
+        count: Count | None,
+    ) -> None:
         """Keep the new places: at each, the last message that starts before it. `spans`: what follows `place`."""
         first, prior = place.before, place if place.before else None
+        spread = place.spread
         at = 0
         for number in range(known, len(digests)):
             border = (number + 1) * GRID
             if border > spans[-1][1]:
                 break
             while at + 1 < len(spans) and spans[at + 1][0] <= border:
+                spread += count(messages[first + at]) if count is not None else 0
                 at += 1
             if first + at >= len(place.head):
                 if prior is None or prior.before < first + at:
-                    prior = Place(place.opens, spans[at][0], first + at, place.head, prior)
+                    prior = Place(place.opens, spans[at][0], first + at, place.head, prior, spread)
                 self._places.keep(digests[number], prior)
 
 

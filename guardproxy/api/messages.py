@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from guardproxy.api import _messages
 from guardproxy.api._asked import boolean, count, model_of, objects, wrong
-from guardproxy.api._blocks import SPREAD, Spread
+from guardproxy.api._blocks import SPREAD, Spread, count as of_message
 from guardproxy.api._blocks_error import error, failure
 from guardproxy.api._blocks_held import calls_in_message, keep_calls, read_message, sound, with_arguments
 from guardproxy.api._blocks_made import closing, feedback, keep_alive, replay_message, reply, results
@@ -83,9 +83,16 @@ CHOICES = {"any": "required"}
 
 
 def read(body: bytes, headers: Mapping[str, str], *, short: bool = False, prefixes: Prefixes | None = None) -> Ask:
-    """The request as an Ask. Header names are lower-case. Raises BadAsk with the offending `param`."""
-    parsed = read_object(body)
-    objects(parsed, "messages")
+    """The request as an Ask. Header names are lower-case. Raises BadAsk with the offending `param`.
+
+    `short`, `prefixes`: as for chat.
+    """
+    found = prefixes.read(body, of_message) if prefixes is not None else None
+    parsed = read_object(body) if found is None else found[1]
+    if found is None:
+        objects(parsed, "messages")
+    else:
+        parsed["messages"] = found[0]
     declared, told = declare(headers, parsed), progress(headers)
     model = model_of(parsed)
     return _ask(parsed, model, body, replace(declared, progress=told) if told else declared, short=short)

@@ -39,6 +39,19 @@ class Dimension:
         return f"${shown}" if self.name == "cost_microusd" else f"{shown} s"
 
 
+def duration(seconds: float) -> str:
+    """A stretch of time in its two largest units: `2 d 3 h`, `23 h 59 min`, `40 s`."""
+    left = round(seconds)
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count} {unit}" if count else "")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if part) or "0 s"
+
+
 DIMENSIONS: Mapping[str, Dimension] = {
     row.name: row
     for row in (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from guardproxy.core import commands
 from guardproxy.core.budget import DIMENSIONS, Dimension
 from guardproxy.core.model import Decision, Line, Rung
 from guardproxy.core.tenant_budget import is_hard
@@ -63,8 +64,11 @@ def retry_after(view: View) -> int:
     return max(1, *(-(-(end - view.now_ms) // 1000) for end in ends if end), 1)
 
 
-def facts(line: Line, view: View) -> dict[str, object]:
-    """What a denied client is told beside the sentence, in the units of the configuration."""
+def facts(line: Line, view: View, where: str = "") -> dict[str, object]:
+    """What a denied client is told beside the sentence, in the units of the configuration.
+
+    `where`: options with which commands reach the store.
+    """
     row = DIMENSIONS[line.dimension]
     used, held = _standing(line, view)
     told: dict[str, object] = {"scope": line.scope, "kind": row.setting}
@@ -73,11 +77,11 @@ def facts(line: Line, view: View) -> dict[str, object]:
     told["window"] = kind_of(line.key) or None
     told["timezone"] = zone_of(line.key) or None
     told["resets_at"] = resets_at(line, view) or None
-    told["how"] = ways(line, view)
+    told["how"] = ways(line, view, where)
     return told
 
 
-def ways(line: Line, view: View) -> list[str]:
+def ways(line: Line, view: View, where: str = "") -> list[str]:
     """How to get through."""
     used, held = _standing(line, view)
     ways = []
@@ -90,7 +94,8 @@ def ways(line: Line, view: View) -> list[str]:
     if line.key:
         ways.append(f"have the limit of the {line.scope} raised by whoever governs it")
     else:
-        ways.append(f"have an operator raise it: guardproxy sessions extend {view.session}")
+        how = commands.extend(view.session, DIMENSIONS[line.dimension].setting, where)
+        ways.append(f"have an operator raise it: {how}")
     return ways
 
 

@@ -45,8 +45,9 @@ class Policy:
     `finals`: how often a closed thread gets the final text before HTTP 400. `equal_limit`: equal requests in a row
     after which an agent that forgets to append is ended. `proposals`, `hygiene`, `completion`: settings by check or
     kind; one that is absent is off. `on_cut`, `on_budget`: `pause` hands a run to a person in place of its end.
-    `deny_status`: of `budget_exceeded`. `shrink_to_fit`: a request without room asks for less output. `unmetered`: what
-    becomes of routes whose cost is not counted, where there are budgets of tenants (refuse, pass).
+    `on_overrun`: what becomes of a stream that passes its hold and the limit (finish, end). `deny_status`: of
+    `budget_exceeded`. `shrink_to_fit`: a request without room asks for less output. `unmetered`: what becomes of routes
+    whose cost is not counted, where there are budgets of tenants (refuse, pass).
     """
 
     mode: str = "enforce"
@@ -67,6 +68,7 @@ class Policy:
     checkpoints: Checkpoints = Checkpoints()
     on_cut: str = "cut"
     on_budget: str = "deny"
+    on_overrun: str = "finish"
     deny_status: int = 400
     shrink_to_fit: bool = False
     unmetered: str = "refuse"

@@ -62,16 +62,16 @@ def _who(budget: Budget, tenant: Tenant, model: str) -> str | None:
     if budget.scope == "org":
         return ""
     if budget.scope == "model":
-        return _of(budget, budget.match) if fnmatchcase(model.lower(), budget.match.lower()) else None
+        return counted_as(budget, budget.match) if fnmatchcase(model.lower(), budget.match.lower()) else None
     who: str = {"team": tenant.team, "key": tenant.key, "user": tenant.user}[budget.scope]
     if not (who and fnmatchcase(who, budget.match)):
         return None
-    return _of(budget, who) if budget.scope == "user" else who
+    return counted_as(budget, who)
 
 
-def _of(budget: Budget, name: str) -> str:
-    """A name that may be in several documents of an org, and is counted for each of them."""
-    return f"{budget.of}/{name}" if budget.of else name
+def counted_as(budget: Budget, name: str) -> str:
+    """The name of somebody's counters: users and models may be in several documents of an org, and count in each."""
+    return f"{budget.of}/{name}" if budget.of and budget.scope in ("user", "model") else name
 
 
 def lines(due: Sequence[Due], need: Need, *, enforce: bool) -> tuple[Line, ...]:

@@ -49,6 +49,13 @@ class ToolRule:
         if not all(path.strip() for path in self.paths):
             raise ValueError("paths: an empty pattern matches no path")
 
+    @property
+    def label(self) -> str:
+        """The rule in short, as people are told of it."""
+        parts = {**self.args, **({"paths": " ".join(self.paths)} if self.paths else {})}
+        told = ", ".join(f"{name}={glob}" for name, glob in parts.items())
+        return f"{self.tool}({told})" if told else self.tool
+
     def concerns(self, tool: str) -> bool:
         """Whether calls of the tool can match."""
         name, pattern = tool.strip().casefold(), self.tool.strip().casefold()

@@ -83,6 +83,8 @@ class Opening:
     lease_ms: int
     tooled: bool = True  # the request offers tools; one without on a session that has them costs, but is no turn
     traceparent: str = ""  # as the client sent it; kept only when this opens the session
+    payer: str = ""  # whose row of the ledger of usage it is (`core.usage.payer`); "" = nobody's
+    need: tuple[int, int, int] = (0, 0, 0)  # tokens in and out and micro-dollars that the row gets if the worker dies
     offset_ms: int = 0
 
 
@@ -172,3 +174,4 @@ class Closing:
     waits_for: str = ""  # id of the approval that the thread waits for from now on
     pause: str = ""  # who pauses the session now (`store.runs.WHO`); `pause_why` says why
     pause_why: str = ""
+    charge: tuple[int, ...] = ()  # what the payer's row gets (`core.usage.Charge.numbers`)

@@ -19,7 +19,7 @@ from aiohttp import web
 from guardproxy.errors import GuardError, StoreError
 from guardproxy.http.auditing import Notes, changed
 from guardproxy.http.gate import Gate
-from guardproxy.http.whereabouts import HEADER
+from guardproxy.http.whereabouts import HEADER, NONCE, proof
 from guardproxy.telemetry import Snapshot
 from guardproxy.telemetry.exposition import CONTENT_TYPE, render
 
@@ -79,7 +79,8 @@ class Admin:
         return app
 
     async def _healthz(self, request: web.Request) -> web.Response:
-        return web.Response(text="ok\n", headers={HEADER: self._mark} if self._mark else None)
+        nonce = request.headers.get(NONCE, "")
+        return web.Response(text="ok\n", headers={HEADER: proof(self._mark, nonce)} if nonce and self._mark else None)
 
     async def _readyz(self, request: web.Request) -> web.Response:
         """503 while no request could be served as configured; the body says which part is missing.

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 import orjson
 from aiohttp import web
 
+from guardproxy.core.windows import Budget
 from guardproxy.errors import BadAsk, GuardError
 from guardproxy.http import objects, people
 from guardproxy.http.app import Proxy
@@ -75,11 +76,13 @@ class AdminV1:
         switch: Switch | None = None,
         notes: Notes | None = None,
         hash_key: bytes = b"",
+        budgets: Callable[[], tuple[Budget, ...]] = tuple,
         standing: Standing | None = None,
     ) -> None:
         self._standing = standing
         self._store = store
         self._hash_key = hash_key
+        self._budgets = budgets
         self._sealer = Sealer(key)
         self._org = org
         self._gate = gate or Gate(keyring)
@@ -140,6 +143,7 @@ class AdminV1:
             keyring=self._keyring,
             switch=self._switch,
             hash_key=self._hash_key,
+            in_file=self._budgets(),
             standing=self._standing,
         )
         told = await route.work(call)

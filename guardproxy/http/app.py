@@ -47,8 +47,8 @@ _log = logging.getLogger(__name__)
 SMOOTH = 0.2
 """Weight of the newest turn in a model's correction of token estimates."""
 
-PAY_S, SETTLING_S = 2.0, 0.002
-"""Seconds between two looks: can a store that was away be told what it missed; have the last closings arrived."""
+PAY_S, SETTLING_S = 1.5, 0.002
+"""Seconds between two looks: what a store that was away has missed, what budgets there are; closings on their way."""
 
 DELIVERED = 16_000
 """Links of delivered rounds that a worker keeps in mind, up to twice as many; some 4 MB."""
@@ -67,6 +67,7 @@ class Proxy:
     """The parts of one worker. Assembled by `guardproxy.http.worker` from the configuration, and by tests."""
 
     org = DEFAULT_ORG
+    where = ""  # options with which commands reach its store
 
     def __init__(
         self,
@@ -117,6 +118,7 @@ class Proxy:
 
     async def start(self) -> None:
         """Open the upstream pool and begin to renew the holds of running calls."""
+        await self.budgets.look(self.books)
         for upstream in self.upstreams or (self.upstream,):
             upstream.on_retry = self._retried
             await upstream.start()
@@ -283,6 +285,7 @@ class Proxy:
             await asyncio.sleep(min(PAY_S, third_s))
             gone_s += min(PAY_S, third_s)
             await self.books.pay()
+            await self.budgets.look(self.books)
             if gone_s >= third_s:
                 gone_s = 0.0
                 await self.books.renew(self.lease_ms)

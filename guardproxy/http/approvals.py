@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from guardproxy.core.budget import duration
 from guardproxy.core.model import Call
 from guardproxy.core.scoped_exemption import moment
 from guardproxy.core.tool_rules import ToolRule, first
@@ -180,8 +181,8 @@ def as_json(shown: Shown, *, whole: bool, content: bool = True) -> dict[str, obj
 def row(shown: Shown, now_ms: int) -> tuple[str, ...]:
     """For a table of them; its heads are `HEADS`."""
     one = shown.approval
-    ends = (one.expires_ms - now_ms) // 60_000
-    state = f"pending, {ends:,} min left" if one.state == "pending" and ends >= 0 else one.state
+    left_ms = one.expires_ms - now_ms
+    state = f"pending, {duration(left_ms / 1000)} left" if one.state == "pending" and left_ms >= 0 else one.state
     decided = f"{state} by {one.by}" if one.by else state
     return (one.id, moment(one.asked_ms), visible(one.session), visible(one.tool), visible(decided), about(shown, CELL))
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from guardproxy.core import advice
+from guardproxy.core import advice, commands
 from guardproxy.core.model import Call, Rung
 from guardproxy.core.proposals import Objection
 from guardproxy.core.tool_rules import first
@@ -202,8 +202,11 @@ def stopped_notice(turn: Turn, by: RunHeld, approval: Approval, held: Held) -> s
     turn.decision = replace(
         turn.decision, action="pause", rung=Rung.FIRM, rule=f"{by.state}.{by.who}", reason=by.message, mode="enforce"
     )
-    verb = "extend" if by.who.startswith("budget") else "resume" if by.state == "paused" else "reset"
-    how = f"guardproxy sessions {verb} {turn.seen.session}"
+    session, where = turn.seen.session, deciding.where(turn)
+    if by.who.startswith("budget"):
+        how = commands.extend(session, f"{by.who} {by.why}", where)
+    else:
+        how = commands.command("sessions", "resume" if by.state == "paused" else "reset", session, where=where)
     return advice.call_waits(turn.language, approval.id, approval.tool, by.who, by.why, how)
 
 
@@ -240,10 +243,9 @@ def tell_decided(turn: Turn, approval: Approval, held: Held | None) -> None:
 def notice(turn: Turn, held: Held, name: str) -> str:
     """What the client is told of a call, or a question, that waits."""
     turn.outcome.held = held
+    how = commands.decide(name, question=bool(held.question), where=deciding.where(turn))
     if held.question:
-        how = f"guardproxy approvals answer {name} TEXT"
         return advice.question_notice(turn.language, held.tool, held.question, how)
-    how = f"guardproxy approvals approve {name}"
     return advice.approval_notice(turn.language, name, held.tool, held.arguments, how, held.reason)
 
 

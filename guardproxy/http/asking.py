@@ -81,7 +81,8 @@ class Here:
 
         async def work(store: Store) -> bytes:
             notes, ring = Notes(store), Keyring(store, keys.key_hash)
-            api = AdminV1(store, keys.ledger, keyring=ring, notes=notes, hash_key=keys.key_hash)
+            key, budgets = keys.key_hash, config.budget_values
+            api = AdminV1(store, keys.ledger, keyring=ring, notes=notes, hash_key=key, budgets=budgets)
             told = await api.ask(method, path, actor, query or {}, body or {})
             await notes.catch_up()
             if notes.lost():

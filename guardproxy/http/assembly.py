@@ -44,12 +44,16 @@ def assemble(
     telemetry: Telemetry,
     *,
     clock_offset: Callable[[Mapping[str, str]], int] | None = None,
+    where: str = "",
 ) -> Proxy:
-    """A worker's proxy for a configuration; call `start` on it inside the running loop."""
+    """A worker's proxy for a configuration; call `start` on it inside the running loop.
+
+    `where`: options with which commands reach its store.
+    """
     upstream, upstreams = _upstreams_of(config, telemetry)
     private = frozenset(config.outgoing.private_hosts)
     closed = config.store.on_failure == "closed"
-    return Proxy(
+    proxy = Proxy(
         tenancy=_tenancy(config.auth.mode, keys, store, telemetry, closed=closed),
         webhook=_webhook(config.webhook, private, telemetry) if config.webhook.url else None,
         policies=_policies_of(config, private),
@@ -70,6 +74,8 @@ def assemble(
         fail_closed=closed,
         clock_offset=clock_offset,
     )
+    proxy.where = where
+    return proxy
 
 
 def _policies_of(config: Config, private: frozenset[str]) -> Policies:
@@ -77,7 +83,7 @@ def _policies_of(config: Config, private: frozenset[str]) -> Policies:
     options = _sections.value(config.chat, Options)
     verifiers: dict[str, Verifier] = {}
     every = {}
-    for name, one in config.policies_in_force().items():
+    for name, one in config.in_force.items():
         section, policy = one.section.verifier, one.policy
         enforced = policy.mode == "enforce"
         verifier = None

@@ -21,6 +21,7 @@ from guardproxy.http.scoped_exemptions import ScopedExemptions
 from guardproxy.store.labels import Labels
 
 if TYPE_CHECKING:
+    from guardproxy.core.windows import Budget
     from guardproxy.store.approvals import Approvals
     from guardproxy.store.chains import Chains
     from guardproxy.store.checkpoints import Checkpoints
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from guardproxy.store.registry import Registry
     from guardproxy.store.runs import Runs
     from guardproxy.store.stays import Stays
+    from guardproxy.store.usages import Usages
+
+NOTED = 5_000
+"""Rows of usage that wait for `pay` at most: names come from clients."""
 
 OWED = 10_000
 """Turns remembered for the store while it is away; the oldest fall out first."""
@@ -44,9 +49,12 @@ class TurnStore(Protocol):
     async def settle(self, closing: Closing) -> None: ...
     async def renew(self, org: str, token: str, lease_ms: int) -> None: ...
     async def extend(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> bool: ...
+    async def stretch(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> int: ...
     async def claim(self, org: str, name: str, ttl_ms: int) -> bool: ...
     @property
     def meter(self) -> Meter: ...
+    @property
+    def usages(self) -> Usages: ...
     @property
     def approvals(self) -> Approvals: ...
     @property
@@ -71,6 +79,7 @@ class Books:
         self._local = LocalMemory(degraded=True)
         self._openings: dict[str, Opening] = {}
         self._owed: deque[tuple[Opening | None, Closing]] = deque(maxlen=OWED)
+        self._charges: dict[tuple[str, str], list[int]] = {}  # by org and payer
         self.live: dict[str, str] = {}  # tokens of calls that are running, and their orgs
         self.settling = 0  # closings on their way
 
@@ -126,6 +135,16 @@ class Books:
         except StoreError:
             return not self._closed
 
+    async def stretch(self, opening: Opening, lines: Sequence[Line]) -> Line | bool | None:
+        """Hold more for an answer that goes on. None: it is held; a line: that one has no room; False: it is over.
+
+        `StoreError` without the store; what local memory admitted is never stretched.
+        """
+        if opening.token in self._openings:
+            return False
+        place = await self._store.stretch(opening.org, opening.token, lines, opening.offset_ms)
+        return None if place == 1 else lines[-place - 1] if place < 0 else False
+
     async def note(self, opening: Opening, session: str, thread: str, ledger: Mapping[str, bytes]) -> None:
         """Keep what was said in a turn that is not settled. What is begun here has no ledger."""
         if ledger and opening.token not in self._openings:
@@ -146,6 +165,15 @@ class Books:
     async def claim(self, org: str, name: str, ttl_ms: int) -> bool:
         """Whether this is the first of all workers to ask: for what happens once. `StoreError` without it."""
         return await self._store.claim(org, name, ttl_ms)
+
+    async def budgets_of(self, org: str) -> tuple[Budget, ...] | None:
+        """What an org's document limits. None: nobody knows just now."""
+        registry = getattr(self._store, "registry", None)  # a store in this process has none
+        try:
+            found = await registry.org(org) if registry is not None else None
+        except StoreError:
+            return None
+        return found.budgets if found else ()
 
     @property
     def stays(self) -> Stays:
@@ -172,9 +200,35 @@ class Books:
         """Whose the keys are."""
         return self._store.registry
 
+    def charge(self, org: str, payer: str, numbers: Sequence[int]) -> None:
+        """Usage of a request that held nothing: kept here until `pay`, so that a storm of refusals writes little."""
+        if numbers and ((org, payer) in self._charges or len(self._charges) < NOTED):
+            kept = self._charges.setdefault((org, payer), [])
+            kept.extend([0] * (len(numbers) - len(kept)))
+            for at, number in enumerate(numbers):
+                kept[at] += number
+
+    async def _charge(self) -> None:
+        """Tell the store what was used. What it cannot hear now waits, and is added to."""
+        charges, self._charges = self._charges, {}
+        usages = getattr(self._store, "usages", None)  # a store in this process has none
+        if usages is None:
+            return
+        by_org: dict[str, dict[str, list[int]]] = {}
+        for (org, payer), numbers in charges.items():
+            by_org.setdefault(org, {})[payer] = numbers
+        for org, rows in by_org.items():
+            try:
+                await usages.add(org, rows)
+            except StoreError:
+                for payer, numbers in rows.items():
+                    self.charge(org, payer, numbers)
+
     async def pay(self) -> int:
-        """Tell the store what it missed; called when it is back. Answers how many turns were told."""
+        """Tell the store what it missed; called every other second. Answers how many turns were told."""
         told = 0
+        if self._charges:
+            await self._charge()
         await self.exemptions.pay()
         while self._owed:
             opening, closing = self._owed[0]

@@ -75,6 +75,14 @@ class Policies:
         self._known = Memo[tuple[str, str], Chosen](KEPT)
         self._looser: dict[tuple[str, str], tuple[str, ...]] = {}
 
+    @property
+    def budgets_hold(self) -> bool:
+        """Whether budgets of tenants are held to, or counted alone: as the default policy says, whichever is chosen.
+
+        What an org may spend is no matter of how its agents are watched, and least of what a client says it is.
+        """
+        return self.default.policy.mode == "enforce"
+
     def of(self, turn: Turn) -> Chosen:
         """The policy of a request that is read. `BadAsk` where the client's own wish is none, or is looser."""
         asked = turn.headers.get(HEADER)

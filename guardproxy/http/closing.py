@@ -10,7 +10,7 @@ from guardproxy.core.fact import pack
 from guardproxy.core.model import Message, Rung
 from guardproxy.core.tool_rules import first
 from guardproxy.core.view import Closing, View
-from guardproxy.http import room, shaping
+from guardproxy.http import charging, room, shaping
 from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         outcome=done.outcome,
         answer=done.answer,
         spent={
-            "turns": 0 if decision.action == "deny" else 1,
+            "turns": 0 if decision.action == "deny" and turn.overrun is None else 1,
             "tool_calls": done.call_count + len(done.hosted),
             "input_tokens": usage.input,
             "output_tokens": usage.output,
@@ -67,6 +67,7 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         usage=usage,
         offset_ms=turn.offset_ms,
         count=turn.ask.count,
+        charge=charging.charge(turn, report).numbers(),
     )
 
 

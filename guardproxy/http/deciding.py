@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from guardproxy.core import advice, episode, interventions, refusal, session
+from guardproxy.core import advice, commands, episode, interventions, refusal, session
 from guardproxy.core.edit import AppendText, DropCalls
 from guardproxy.core.interventions import Context
 from guardproxy.core.interventions._context import progress
@@ -14,9 +15,10 @@ from guardproxy.core.model import NO_FP, Call, Rung
 from guardproxy.core.policy import handed_over
 from guardproxy.core.proposals import Objection
 from guardproxy.core.refusal import worst
+from guardproxy.core.tenant import DEFAULT_ORG
 from guardproxy.http import preparing
 
-__all__ = ["closed", "finalize", "judged", "note", "refused", "summary", "texts", "worst"]
+__all__ = ["closed", "finalize", "judged", "note", "refused", "summary", "texts", "where", "worst", "written"]
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
@@ -39,6 +41,12 @@ def judged(turn: Turn, calls: Sequence[Call], *, repairs: int, refusals: int) ->
     return found
 
 
+def where(turn: Turn) -> str:
+    """The options with which commands reach this run: the store of this proxy, and whose it is."""
+    org = turn.opening.org
+    return turn.proxy.where + (f" --org {shlex.quote(org)}" if org != DEFAULT_ORG else "")
+
+
 def closed(turn: Turn) -> None:
     """The answer ends in our words: a turn that only refused was made to answer."""
     if turn.decision.action == "refuse":
@@ -52,6 +60,22 @@ def note(turn: Turn, found: Sequence[Objection], calls: Sequence[Call]) -> None:
     for one in found:
         if one.mode != "enforce" and one.subject == NO_FP:  # of a loop the request's side has spoken, as in `replay`
             turn.decision = refusal.observed(turn.decision, one)
+
+
+def written(turn: Turn) -> None:
+    """Report the calls in an answer's text that a rule of `tools` speaks of. Nothing holds them: the agent reads the
+    text that the client is given, and text flows.
+    """
+    calls, done = turn.outcome.written, turn.outcome
+    if turn.inspection is None or turn.seen.panic or any(call in calls for _, call, _ in done.objected):
+        return
+    for one in turn.inspection.judge(calls):
+        if one.rule.startswith("tools."):
+            seen = replace(
+                one, mode="observe", reason=f"{one.reason}; it stands in the answer's text, which is not held"
+            )
+            done.objected += ((seen, calls[one.position], len(done.earlier) + 1),)
+            turn.decision = refusal.observed(turn.decision, seen)
 
 
 def refused(turn: Turn, objection: Objection, *, asked: int = 0, alone: bool = False) -> str:
@@ -73,7 +97,7 @@ def texts(calls: int, objections: Sequence[Objection]) -> list[str]:
 def finalize(turn: Turn) -> tuple[str, DropCalls]:
     """The request for an answer without calls, and what stands in its place if there is none."""
     turn.decision = replace(turn.decision, action="finalize", rung=Rung.FINALIZE)
-    context = Context(turn.seen, turn.language, preparing.put_back_texts(turn))
+    context = Context(turn.seen, turn.language, preparing.put_back_texts(turn), where=where(turn))
     edits = interventions.carry_out(turn.decision, turn.surface.widen(turn.ask), context)
     text = next((one.text.strip() for one in edits if isinstance(one, AppendText)), "")
     drop = next((one for one in edits if isinstance(one, DropCalls)), DropCalls(summary(turn)))
@@ -84,5 +108,6 @@ def summary(turn: Turn) -> str:
     """What the run achieved, as a cut says it, or as the person is told who takes over."""
     decision, told = turn.decision, progress(turn.surface.widen(turn.ask), turn.decision)
     if decision.action == "pause":
-        return advice.handed_over(turn.language, decision, told, f"guardproxy sessions resume {turn.seen.session}")
+        how = commands.go_on(turn.seen.session, "loop", where=where(turn))
+        return advice.handed_over(turn.language, decision, told, how)
     return advice.summary(turn.language, decision, told)

@@ -197,10 +197,10 @@ def told(added: Added) -> str:
     return "\n".join(lines)
 
 
-def show(labels: Sequence[Label], now_ms: int) -> None:
-    """Print the labels as a table."""
+def show(labels: Sequence[Label], now_ms: int, none: str) -> None:
+    """Print the labels as a table; `none` where there are none."""
     heads = ("label", "said at", "by", "session", "alarm", "exempts", "until", "hits", "note")
-    terminal.show(heads, (_row(one, now_ms) for one in labels), "no label is kept")
+    terminal.show(heads, (_row(one, now_ms) for one in labels), none)
 
 
 def _row(one: Label, now_ms: int) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from guardproxy.core.edit import (
     SpliceUsage,
 )
 from guardproxy.errors import GuardError
-from guardproxy.http import soft_limits
+from guardproxy.http import deciding, soft_limits
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
@@ -92,7 +92,7 @@ def error(turn: Turn, wrong: GuardError) -> web.Response:
         value = known.get(f"x-guardproxy-{name.replace('_', '-')}")
         extra |= {name: value} if value else {}
     if turn.decision.refused is not None and turn.view is not None:
-        extra["budget"] = denial.facts(turn.decision.refused, turn.view)
+        extra["budget"] = denial.facts(turn.decision.refused, turn.view, deciding.where(turn))
     if turn.decision.rule.startswith(denial.RATE):
         said.append(("Retry-After", str(denial.retry_after(turn.seen))))
     elif wrong.status == 503:

@@ -14,6 +14,7 @@ from guardproxy.core.edit import DropCalls, SpliceUsage
 from guardproxy.core.model import Rung
 from guardproxy.core.rounds import calls_in
 from guardproxy.errors import UpstreamError
+from guardproxy.http import deciding
 from guardproxy.http.exchange import Answer
 from guardproxy.http.upstream import Inflater
 
@@ -136,6 +137,8 @@ def read(turn: Turn, look: Look, *, dropped: bool) -> bool:
     done.hosted = look.watcher.hosted
     if done.answer == "text":
         done.wrote(calls_in(turn.ask, done.text))
+        if done.written:
+            deciding.written(turn)
     done.blind = look.blind and done.upstream_status < 400
     failed: bool = seen.failed
     return failed

@@ -18,6 +18,7 @@ from guardproxy.core.advice import limits
 from guardproxy.core.budget import Need
 from guardproxy.core.interventions.deny import BUSY
 from guardproxy.core.tenant_budget import Due
+from guardproxy.core.usage import Charge, payer
 from guardproxy.core.view import Closing, View
 from guardproxy.core.windows import CONCURRENT, is_rate
 from guardproxy.errors import BadAsk, StoreError
@@ -59,24 +60,28 @@ async def held(proxy: Proxy, request: web.BaseRequest, tenant: Tenant, route: st
     due = proxy.budgets.of(tenant, "", time.time_ns() // 1_000_000 + offset_ms) if proxy.budgets.meter(tenant) else ()
     if request.method in SAFE:
         due = tuple([one for one in due if is_rate(one.key)])
-    elif policy.unmetered == "refuse" and policy.mode == "enforce" and proxy.budgets.meter(tenant, but=COUNTED):
+    elif policy.unmetered == "refuse" and proxy.policies.budgets_hold and proxy.budgets.meter(tenant, but=COUNTED):
         message = f"{route} is not counted, and there are budgets here that it would pass by (policy.unmetered)"
         raise Denied(error_of(BadAsk(message, code="route_not_metered")))
     due = tuple([one for one in due if one.budget.dimension in COUNTED])
-    if not due:
-        yield place
-        return
-    token = await _admitted(proxy, tenant, policy, due, offset_ms)
+    token = await _admitted(proxy, tenant, policy, due, offset_ms) if due else ""
     try:
         yield place
     finally:
+        if place.sent and request.method not in SAFE:
+            _note(proxy, tenant, Charge(requests=1))
         if token:
             _settle(proxy, tenant, token, offset_ms, int(place.sent))
 
 
+def _note(proxy: Proxy, tenant: Tenant, charge: Charge) -> None:
+    """Note a request in the ledger of usage: what it cost is not known, nor which model it was for."""
+    proxy.books.charge(tenant.org, payer((tenant.team, tenant.key, tenant.user, "", "")), charge.numbers())
+
+
 async def _admitted(proxy: Proxy, tenant: Tenant, policy: Policy, due: Sequence[Due], offset_ms: int) -> str:
     """The token of the hold; "" where nothing is counted, since the store is away."""
-    lines = tenant_budget.lines(due, Need(0, 0, 0), enforce=policy.mode == "enforce")
+    lines = tenant_budget.lines(due, Need(0, 0, 0), enforce=proxy.policies.budgets_hold)
     until, poll_ms = time.monotonic() + room.WAIT_S, room.POLL_MS
     while True:
         token = proxy.token()
@@ -87,7 +92,8 @@ async def _admitted(proxy: Proxy, tenant: Tenant, policy: Policy, due: Sequence[
             return token
         wait_s = tenant_budget.wait_ms(view, poll_ms) / 1000
         if any(tenant_budget.is_hard(line) for line in view.short) or time.monotonic() + wait_s > until:
-            raise Denied(_refusal(policy, view))
+            _note(proxy, tenant, Charge(interventions=1, denied=1))
+            raise Denied(_refusal(policy, view, proxy.where))
         await asyncio.sleep(wait_s)
         poll_ms = min(room.SLOWEST_MS, 2 * poll_ms)
 
@@ -110,11 +116,11 @@ def _settle(proxy: Proxy, tenant: Tenant, token: str, offset_ms: int, requests: 
     proxy.spawn(proxy.books.settle(told))
 
 
-def _refusal(policy: Policy, view: View) -> web.Response:
+def _refusal(policy: Policy, view: View, where: str) -> web.Response:
     decision = denial.denied(view)
     extra: dict[str, object] = {"rule": decision.rule}
     if decision.refused is not None:
-        extra["budget"] = denial.facts(decision.refused, view)
+        extra["budget"] = denial.facts(decision.refused, view, where)
     language = "en" if policy.language == "auto" else policy.language
     if decision.rule.startswith(denial.RATE):
         error = BadAsk(limits.rate_reached(language, decision), status=BUSY, code="rate_limit_exceeded")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from guardproxy.core import session
 from guardproxy.core.view import Opening, TurnFact, View
 from guardproxy.errors import StoreError
-from guardproxy.http import remembering, room
+from guardproxy.http import charging, remembering, room
 
 if TYPE_CHECKING:
     from guardproxy.core.model import Ask
@@ -35,6 +35,8 @@ def opening_of(turn: Turn) -> Opening:
         tooled=bool(ask.tools),
         offset_ms=turn.offset_ms,
         traceparent=turn.headers.get("traceparent", ""),
+        payer=charging.payer(turn),
+        need=(turn.need.input_tokens, turn.need.output_tokens, turn.need.cost_microusd),
     )
 
 

@@ -62,6 +62,7 @@ class Operators:
             switch=self._switch,
             notes=self._notes,
             hash_key=self._keys.key_hash,
+            budgets=lambda: self._standing.config.budget_values() if self._standing else (),
             standing=self._standing,
         )
         app = Admin(sight, api.application(), self._gate, self._notes, self.mark).application()

@@ -153,6 +153,11 @@ class Outcome:
         self.text_chars = 0  # nobody is charged for our words
 
     @property
+    def asked(self) -> bool:
+        """Whether anything of the turn has left for a provider."""
+        return self.sent or bool(self.earlier)
+
+    @property
     def asked_back(self) -> bool:
         """Whether something was sent back to the model; an attempt that another upstream took over is none of that."""
         return bool(self.earlier) and not all(one.moved for one in self.earlier)

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from guardproxy.errors import GuardError
-from guardproxy.http import client
+from guardproxy.http import client, greeting, whereabouts
+
+if TYPE_CHECKING:
+    from guardproxy.config import Config
+
+
+def listener(config: Config) -> str:
+    """Where the admin listener of a configuration is, for who asks from the same machine: of the proxy that runs under
+    it, else where one would be.
+    """
+    if found := whereabouts.find(config):
+        return found
+    admin = config.admin
+    scheme = "https" if admin.tls.cert else "http"
+    return f"{scheme}://{greeting.shown(admin.host)}:{admin.port}"
 
 
 def switch(admin: str, on: bool | None, token: str = "") -> tuple[bool, bool]:  # noqa: FBT001 - a switch

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
+from guardproxy._upstreams import without_password
 from guardproxy.config import Config
+from guardproxy.core.tenant import DEFAULT_ORG
 from guardproxy.errors import ConfigError, GuardError
 from guardproxy.store import embedded
 from guardproxy.store.redis import Store
@@ -17,6 +20,30 @@ T = TypeVar("T")
 
 PATIENCE_MS = 5000
 """A person waits longer than a request may."""
+
+
+ELSEWHERE = "that of another proxy is reached with its --config FILE or --data-dir DIR"
+"""Said where a store has not what was looked for: it may be the wrong one."""
+
+
+def store_of(config: Config, org: str = DEFAULT_ORG) -> str:
+    """Which store a command asks, in words: passwords left out."""
+    whose = "" if org == DEFAULT_ORG else f", organisation {org}"
+    if not config.store.url:
+        return f"the store in {config.data_dir}{whose}"
+    return f"the store at {without_password(config.store.url)}{whose}"
+
+
+def options(file: Path | None, data_dir: str | None) -> str:
+    """The options with which other commands reach the store of this one, from any folder; with a blank in front."""
+    given = {"--config": file, "--data-dir": data_dir}
+    paths = {option: Path(path).expanduser().absolute() for option, path in given.items() if path}
+    return "".join(f" {option} {shlex.quote(str(path))}" for option, path in paths.items())
+
+
+def nothing(told: str, config: Config, org: str = DEFAULT_ORG) -> str:
+    """What a list says that is empty: of which store, and how another one is asked."""
+    return f"{told} in {store_of(config, org)}; {ELSEWHERE}"
 
 
 def ask(config: Config, work: Callable[[Store], Awaitable[T]], *, fresh: bool = False) -> T:
@@ -31,7 +58,13 @@ def ask(config: Config, work: Callable[[Store], Awaitable[T]], *, fresh: bool = 
             running = embedded.start(config.data_dir)
             stack.callback(running.stop)
             path = running.socket_path
-        return asyncio.run(_ask(config, path, work))
+        try:
+            return asyncio.run(_ask(config, path, work))
+        except GuardError as error:
+            if error.code != "not_found":
+                raise
+            told = f"{error.message} ({store_of(config)} was asked; {ELSEWHERE})"
+            raise GuardError(told, status=error.status, code=error.code, param=error.param) from error
 
 
 def _was_served(data_dir: Path) -> None:

@@ -23,6 +23,7 @@ from guardproxy.core.tenant_budget import Due
 from guardproxy.core.windows import Budget
 
 if TYPE_CHECKING:
+    from guardproxy.http.books import Books
     from guardproxy.http.turn import Turn
 
 WAIT_S = 2.0
@@ -39,10 +40,20 @@ class Budgets:
     """Which budgets a request counts against. `common`: those that the configuration gives the org `org`."""
 
     def __init__(self, common: Iterable[Budget] = (), org: str = "default") -> None:
-        self._common = tuple(common)
+        self._file = self._common = tuple(common)
         self._org = org
         self._known = Memo[tuple[Tenant, str], tuple[tuple[Due, ...], int]](KEPT)
         self._crossings = Memo[str, bool](KEPT)
+
+    async def look(self, books: Books) -> None:
+        """What the org's own document says now, beside the file: without keys of ours nobody else would say it."""
+        found = await books.budgets_of(self._org)
+        if found is None:
+            return
+        common = (*self._file, *found)
+        if common != self._common:
+            self._common = common
+            self._known = Memo[tuple[Tenant, str], tuple[tuple[Due, ...], int]](KEPT)
 
     def of(self, tenant: Tenant, model: str, now_ms: int) -> tuple[Due, ...]:
         """The budgets of a tenant for a model, with their windows at this moment."""
@@ -97,7 +108,7 @@ def lines(turn: Turn, need: Need) -> tuple[Line, ...]:
     found = budget.price(policy.stored, need)
     if not turn.dues:
         return found
-    return (*found, *tenant_budget.lines(turn.dues, need, enforce=policy.mode == "enforce"))
+    return (*found, *tenant_budget.lines(turn.dues, need, enforce=turn.proxy.policies.budgets_hold))
 
 
 async def make(turn: Turn) -> None:
@@ -137,5 +148,4 @@ def _shrink(turn: Turn) -> bool:
 
 def spent(turn: Turn) -> Mapping[str, int]:
     """What only tenants have limits of: a request counts if it was sent."""
-    done = turn.outcome
-    return {"requests": int(done.sent or bool(done.earlier))}
+    return {"requests": int(turn.outcome.asked)}

@@ -12,12 +12,13 @@ import socket
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 
-from guardproxy import __version__, secrets
+from guardproxy import secrets
 from guardproxy.config import Config
 from guardproxy.errors import ConfigError, GuardError, StoreError
-from guardproxy.http import whereabouts
+from guardproxy.http import greeting, whereabouts
 from guardproxy.http.admin import Sight
 from guardproxy.http.crew import Crew
+from guardproxy.http.exporting import Exporter
 from guardproxy.http.operators import Operators
 from guardproxy.http.standing import Loaded, Standing
 from guardproxy.http.sweeper import Sweeper, bury
@@ -33,24 +34,19 @@ TEND_SECONDS = 0.5
 RETRY_SECONDS = 5.0
 """After a store that could not be started: a try may hold up this process for as long again."""
 
-HOW = {
-    "none": (),
-    "keys": ("every request needs a key: guardproxy keys create makes one",),
-    "passthrough": ("every request needs the provider's key; it is passed on, and its hash tells tenants apart",),
-}
-"""What is said at the start of who may use it, by `auth.mode`."""
-
-NO_KEY = "no upstream has an api_key: requests go to the provider without any key"
-"""Said where clients' keys are ours, and so no key of the provider's comes with a request."""
 
 _log = logging.getLogger(__name__)
 
 
 class Parent:
-    """One `guardproxy serve`. `load` reads the configuration; it is called again at SIGHUP."""
+    """One `guardproxy serve`. `load` reads the configuration; it is called again at SIGHUP.
 
-    def __init__(self, load: Callable[[], Loaded], secret: str) -> None:
+    `where`: options with which commands reach its store.
+    """
+
+    def __init__(self, load: Callable[[], Loaded], secret: str, where: str = "") -> None:
         self._standing = Standing(load)
+        self._where = where
         self._secret = secret
         self._fleet = Fleet()
         self._draining = False
@@ -65,7 +61,7 @@ class Parent:
         """Serve until told to stop. `say` gets what a person reads first. Raises GuardError if it cannot start."""
         async with AsyncExitStack() as stack:
             await self._open(stack)
-            for line in self._greeting():
+            for line in greeting.lines(self._config, self._port, self._admin_url, self._where):
                 say(line)
             self._hear_signals()
             await self._stop.wait()
@@ -80,9 +76,8 @@ class Parent:
         self._telemetry = Telemetry(config.telemetry, secrets.derive(self._secret).trace, "parent")
         stack.push_async_callback(self._telemetry.shutdown)
         _name_bad_prices(config)
-        self._store = await Store.connect(
-            config.store.url, socket_path=self._socket_path or None, timeout_ms=config.store.timeout_ms
-        )
+        section, path = config.store, self._socket_path or None
+        self._store = await Store.connect(section.url, socket_path=path, timeout_ms=section.timeout_ms)
         stack.push_async_callback(self._store.close)
         await self._store.check_policy()
         self._crew = Crew(config.listen.workers, self._start, self._fleet, lambda mark: bury(self._store, mark))
@@ -95,7 +90,8 @@ class Parent:
         await self._crew.open()
         self._in_background(stack, self._tend())
         stack.push_async_callback(self._drain)
-        self._in_background(stack, Sweeper(self._store, self._telemetry, (self._crew.collect,)).run())
+        steps = self._crew.collect, Exporter(self._store, lambda: self._config.usage).step
+        self._in_background(stack, Sweeper(self._store, self._telemetry, steps).run())
 
     def _in_background(self, stack: AsyncExitStack, work: Coroutine[object, object, None]) -> None:
         stack.callback(asyncio.get_running_loop().create_task(work).cancel)
@@ -159,17 +155,16 @@ class Parent:
             metrics=self._metrics,
             panic=self._switch.panic,
         )
-        admin = self._config.admin
         try:
             await self._operators.open(stack, sight)
         except OSError as error:
-            raise _cannot_listen("admin", admin.host, admin.port, error) from error
+            raise _cannot_listen("admin", self._config.admin.host, self._config.admin.port, error) from error
         whereabouts.tell(self._config, self._operators.mark, self._admin_url)
         stack.callback(whereabouts.forget, self._config, self._operators.mark)
 
     @property
     def _admin_url(self) -> str:
-        return f"{self._operators.scheme}://{_shown(self._config.admin.host)}:{self._operators.port}"
+        return f"{self._operators.scheme}://{greeting.shown(self._config.admin.host)}:{self._operators.port}"
 
     def _start(self, name: str) -> dict[str, object]:
         """What a new worker is to serve."""
@@ -180,6 +175,7 @@ class Parent:
             "host": self._config.listen.host,
             "port": self._port,
             "name": name,
+            "where": self._where,
         }
 
     async def _store_fit(self) -> None:
@@ -221,35 +217,11 @@ class Parent:
         except GuardError as error:
             _log.error("the old certificate stays: %s", error.message)
 
-    def _greeting(self) -> list[str]:
-        listen, config = self._config.listen, self._config
-        base = f"http://{_shown(listen.host)}:{self._port}"
-        store = "redis" if config.store.url else f"embedded store in {config.data_dir}"
-        workers = f"{listen.workers} worker{'' if listen.workers == 1 else 's'}"
-        where = ", ".join(config.addresses.values())
-        return [
-            f"guardproxy {__version__} serves {base}/v1 for {where} ({workers}, {store})",
-            f"metrics and health: {self._admin_url}/metrics",
-            *HOW[config.auth.mode],
-            *([NO_KEY] if config.auth.mode == "keys" and not config.has_keys else []),
-            "Point an agent at it with one of:",
-            f"  export OPENAI_BASE_URL={base}/v1",
-            f'  client = openai.OpenAI(base_url="{base}/v1")',
-            f"  export OPENAI_BASE_URL={base}/s/NAME-OF-THE-RUN/v1",
-        ]
-
 
 def _name_bad_prices(config: Config) -> None:
     """One line each in the log; the other prices of the file are used."""
     for complaint in config.price_list().complaints():
         _log.warning("%s", complaint)
-
-
-def _shown(host: str) -> str:
-    """The host as another program would write it."""
-    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
-        return "127.0.0.1"
-    return f"[{host}]" if ":" in host else host
 
 
 class _reserve:  # noqa: N801 - used like a function
@@ -276,12 +248,12 @@ def _cannot_listen(section: str, host: str, port: int, error: OSError) -> Config
     return ConfigError(f"cannot listen on {host}:{port} ({section}): {error.strerror or error}; choose another port")
 
 
-def serve(load: Callable[[], Loaded], env: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """Run the parent. Raises GuardError, in words for the operator, when it cannot start."""
+def serve(load: Callable[[], Loaded], env: Mapping[str, str], say: Callable[[str], None], where: str = "") -> None:
+    """Run the parent. Raises GuardError, in words for the operator, when it cannot start. `where`: see `Parent`."""
 
     async def main() -> None:
         config, _ = load()
         secret = secrets.find(env, config.data_dir, shared_store=bool(config.store.url))
-        await Parent(load, secret).run(say)
+        await Parent(load, secret, where).run(say)
 
     asyncio.run(main())

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import orjson
 
 from guardproxy.core.budget import DIMENSIONS
-from guardproxy.core.scoped_exemption import moment
 from guardproxy.errors import BadAsk, GuardError
 from guardproxy.http import people, reach, unaccepted
 from guardproxy.http.sealed import CHECKPOINT, Sealer
@@ -39,17 +38,18 @@ VERBS = {
 LISTED = 1000
 """Runs that are looked at for a list: 40 ms for the store and for who asks."""
 
-AGENT = 8
-"""Digits of an agent's digest that are shown: enough to tell one's agents apart."""
-
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A session with what its turns left in the store (the newest 256), and with its history where it was asked for."""
+    """A session with what its turns left in the store (the newest 256), and with its history where it was asked for.
+
+    `opened_ms`: when a person last let it go on, as far as that matters.
+    """
 
     known: Known
     records: Sequence[TurnRecord]
     history: Sequence[Change] = ()
+    opened_ms: int = 0
     answer: Unaccepted | None = None  # that did not pass its checks
 
     @property
@@ -58,8 +58,16 @@ class Run:
         known = self.known
         if known.state == "closed":
             return "denied" if (known.closed or known.by).startswith("budget.") else "cut"
+        if self.limit is not None:
+            return "denied"
         last = self.records[-1]["outcome"] if self.records else ""
         return "" if last in ("cut", "denied") else last
+
+    @property
+    def limit(self) -> TurnRecord | None:
+        """The refusal of a run that is open but for a limit, which nobody has raised since."""
+        last = _refused(self.records)
+        return last if last and self.known.state == "active" and last["at_ms"] > self.opened_ms else None
 
     @property
     def rule(self) -> str:
@@ -96,7 +104,7 @@ class Runs:
             raise BadAsk(f"must be one of {', '.join(STATES)}", param="state")
         known = await self._store.list_sessions(self._org, LISTED)
         wanted = sorted((one for one in known if state in ("", one.state)), key=lambda one: (-one.at_ms, one.session))
-        return [await self._run(one) for one in wanted[skip : skip + limit]]
+        return [await self.of(one) for one in wanted[skip : skip + limit]]
 
     async def shown(self, session: str) -> Run:
         """One run with its history. `GuardError` 404 names some that there are."""
@@ -105,11 +113,11 @@ class Runs:
         if known is None:
             raise await reach.unknown(self._store, self._org, session)
         run, history, answer = await asyncio.gather(
-            self._run(known),
+            self.of(known),
             self._store.runs.history(self._org, session),
             unaccepted.kept(self._store.checkpoints, self._sealer, self._org, session),
         )
-        return Run(run.known, run.records, history, answer)
+        return replace(run, history=history, answer=answer)
 
     async def act(self, verb: str, session: str, by: str, why: str = "", expect: str = "") -> Run:
         """Do one of `VERBS`, or change nothing and say why not. `expect`: the version that the caller saw."""
@@ -133,7 +141,9 @@ class Runs:
         session = (await self.shown(session)).known.session
         found = await self._store.checkpoints.get(self._org, session)
         if found is None:
-            told = f"session {visible(session)} has no checkpoint; they are kept where checkpoints are switched on"
+            told = (
+                f"session {visible(session)} has no checkpoint; they are kept where policy.checkpoints.enabled is true"
+            )
             raise GuardError(told, status=404, code="no_checkpoint")
         generation, sealed, at_ms = found
         messages = self._sealer.open(CHECKPOINT, session, sealed)
@@ -153,8 +163,11 @@ class Runs:
         """Write into the audit what was done to one of them."""
         await self._store.audit.note(replace(entry, org=self._org, why=why))
 
-    async def _run(self, known: Known) -> Run:
-        return Run(known, _records(await self._store.records(self._org, known.session)))
+    async def of(self, known: Known) -> Run:
+        """The run of a session, without its history."""
+        records = _records(await self._store.records(self._org, known.session))
+        changes = await self._store.runs.history(self._org, known.session) if _refused(records) else ()
+        return Run(known, records, opened_ms=max((one.at_ms for one in changes if _opens(one.what)), default=0))
 
 
 def _text(session: str) -> str:
@@ -171,6 +184,15 @@ def _records(raw: Sequence[bytes]) -> list[TurnRecord]:
     return found
 
 
+def _refused(records: Sequence[TurnRecord]) -> TurnRecord | None:
+    """The newest record, if a limit refused that request."""
+    return records[-1] if records and records[-1]["outcome"] == "denied" else None
+
+
+def _opens(what: str) -> bool:
+    return what.startswith(("extend", "reset"))
+
+
 def as_json(run: Run) -> dict[str, object]:
     """For the admin API: a session as it stands."""
     known = run.known
@@ -182,13 +204,19 @@ def as_json(run: Run) -> dict[str, object]:
         "closed_by_rule": known.closed or None,
         "outcome": run.outcome or None,
         "turns": known.turn,
-        "used": dict(known.used),
+        "used": used(run),
         "agent": run.agent or None,
         "last_rule": run.rule or None,
         "threads": list(known.threads),
         "started_ms": known.started_ms,
         "at_ms": known.at_ms,
     }
+
+
+def used(run: Run) -> dict[str, float]:
+    """What it has used, by the names and in the units of `policy.limits`."""
+    counted = {row: run.known.used.get(row.name) for row in DIMENSIONS.values()}
+    return {row.setting: amount / row.scale if row.scale > 1 else amount for row, amount in counted.items() if amount}
 
 
 def whole_json(run: Run, *, content: bool = True) -> dict[str, object]:
@@ -211,54 +239,3 @@ def kept_json(kept: Checkpoint) -> bytes:
     """A checkpoint, with its messages byte for byte as they were sent."""
     head = {"session": kept.session, "generation": kept.generation, "at_ms": kept.at_ms}
     return orjson.dumps(head | {"messages": orjson.Fragment(kept.messages)})
-
-
-def name(run: Run) -> str:
-    """Its id, for a terminal."""
-    return visible(run.known.session)
-
-
-HEADS = ("session", "state", "outcome", "turns", "cost", "agent", "last rule", "last turn")
-"""Over the rows."""
-
-
-def row(run: Run) -> tuple[str, ...]:
-    """For a table of them."""
-    known = run.known
-    cost = DIMENSIONS["cost_microusd"].show(known.used.get("cost_microusd", 0))
-    told = (run.outcome or "–", str(known.turn), cost, run.agent[:AGENT] or "–", run.rule or "–")
-    return (visible(known.session), _state(run), *told, moment(known.at_ms))
-
-
-def _state(run: Run) -> str:
-    known = run.known
-    why = f": {visible(known.why, 60)}" if known.why else ""
-    return f"{known.state} by {visible(known.by)}{why}" if known.by else known.state
-
-
-def paragraphs(run: Run) -> list[str]:
-    """All that is to know of one, a fact a line, then its history."""
-    known = run.known
-    _, state, outcome, turns, _, _, rule, last = row(run)
-    facts = {
-        "session": visible(known.session),
-        "state": state,
-        "outcome": outcome,
-        "turns": f"{turns} since {moment(known.started_ms)}, the last at {last}",
-        "used": ", ".join(
-            f"{x.setting} {x.show(used)}" for x in DIMENSIONS.values() if (used := known.used.get(x.name))
-        ),
-        "agent": run.agent or "–",
-        "last rule": rule,
-        "threads": f"{len(known.threads)}: {', '.join(visible(one, 40) for one in known.threads[:5])}",
-    }
-    lines = [f"{name:<11}{text}" for name, text in facts.items()]
-    if run.answer is not None:
-        said = (run.answer.text, *(f"{tool}({given})" for tool, given in run.answer.calls))
-        lines += [f"{'answer':<11}{visible(text)} (not handed on)" for text in said if text]
-        lines += [f"{'not passed':<11}{visible(one)}" for one in run.answer.wrong]
-    lines.append("history" if run.history else "history    nobody changed anything")
-    for one in run.history:
-        why = f": {visible(one.why)}" if one.why else ""
-        lines.append(f"  {moment(one.at_ms)}  {visible(one.what)} by {visible(one.by) or 'nobody'}{why}")
-    return lines

@@ -7,9 +7,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from guardproxy.core.model import Rung
 from guardproxy.core.view import Closing
 from guardproxy.errors import GuardError, StoreError
-from guardproxy.http import closing, own_words, remembering, reporting, soft_limits
+from guardproxy.http import charging, closing, own_words, remembering, reporting, soft_limits
+from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
@@ -36,6 +38,9 @@ def _settle(turn: Turn) -> None:
     if not view.admitted or view.closed:
         if (by := closing.paused_by(turn)) and not view.closed:
             proxy.spawn(_pause(turn, by))  # nothing was held, so there is nothing to settle it with
+        if turn.decision.refused is not None and turn.decision.rung is Rung.CUT and not view.degraded:
+            proxy.spawn(_refused(turn, record_of(report)))
+        proxy.books.charge(turn.opening.org, turn.opening.payer, charging.charge(turn, report).numbers())
         if turn.kept:
             proxy.spawn(own_words.note(turn))
         proxy.done(turn)
@@ -51,6 +56,14 @@ def _settle(turn: Turn) -> None:
         proxy.tell(kind, told.org, view.session, told.token, data)
     if not proxy.books.settle_soon(told, partial(_answered, turn, told)):
         proxy.spawn(_settle_later(turn, told))
+
+
+async def _refused(turn: Turn, record: bytes) -> None:
+    """Put a request that a limit refused on the run's record: only for who looks later."""
+    view, decision = turn.seen, turn.decision
+    once = f"{view.thread}:{view.turn}:{decision.rule}:{decision.count}"
+    with suppress(StoreError):
+        await turn.proxy.books.runs.refused(turn.opening.org, view.session, record, once)
 
 
 async def _pause(turn: Turn, by: str) -> None:

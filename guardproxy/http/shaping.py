@@ -51,7 +51,7 @@ def hygiene(turn: Turn) -> tuple[Mapping[str, object], str]:
             return {**policy.hygiene, KIND: kept[1]}, kept[0]
     if not turn.chosen.shape:
         return policy.hygiene, policy.language
-    if not view.since_ms:  # nothing was answered here yet
+    if view.new_session or not view.since_ms:  # nothing was answered here yet
         turn.pin = turn.chosen.shape
         return policy.hygiene, policy.language
     return {name: settings for name, settings in policy.hygiene.items() if name != KIND}, policy.language

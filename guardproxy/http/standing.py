@@ -41,7 +41,7 @@ class Standing:
         self.config.refuse_itself()
         self._file = self.document
         self._kept: Mapping[str, Kept] = {}
-        self._seen = -1
+        self._seen = "?"
         self._store: Store | None = None
         self._swap: Swap | None = None
         self._one = asyncio.Lock()
@@ -97,7 +97,7 @@ class Standing:
 
     def in_force(self) -> dict[str, InForce]:
         """All policies by name, the default one first."""
-        return self.config.policies_in_force()
+        return self.config.in_force
 
     def of_the_file(self, name: str) -> bool:
         """Whether a policy is the file's: the API cannot change it."""
@@ -122,7 +122,7 @@ class Standing:
             said = "; ".join(line.strip().removeprefix(place) for line in lines)
             param = (error.param or "").removeprefix(place)
             raise BadAsk(f"cannot be used: {said}", param=f"document.{param}") from error
-        return tried.policies_in_force()[name]
+        return tried.in_force[name]
 
     async def _put_in_force(self, document: Mapping[str, Any]) -> None:
         """ConfigError where a worker cannot: then none does."""
@@ -130,12 +130,12 @@ class Standing:
         if wrong:
             raise ConfigError(wrong)
 
-    def _take(self, file: Mapping[str, Any], kept: Mapping[str, Kept], seen: int) -> None:
+    def _take(self, file: Mapping[str, Any], kept: Mapping[str, Kept], seen: str) -> None:
         self.document = _with(file, kept)
         self.config = configs.build(self.document)
         self._kept, self._seen = kept, seen
 
-    async def _keeps(self, file: Mapping[str, Any]) -> tuple[int, Mapping[str, Kept]]:
+    async def _keeps(self, file: Mapping[str, Any]) -> tuple[str, Mapping[str, Kept]]:
         """The policies of the store; those that stood before while it is away."""
         if self._store is None:
             return self._seen, self._kept
@@ -150,6 +150,8 @@ class Standing:
         found = {}
         for name, one in kept.items():
             try:
+                if one.wrong:
+                    raise ConfigError(one.wrong)
                 configs.build(_with(file, {name: one}))
             except ConfigError as error:
                 _log.error(

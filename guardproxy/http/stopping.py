@@ -1,8 +1,11 @@
-"""A turn that a person ends while its answer is on the way: the provider's stream is closed, the client is told why."""
+"""A turn that is ended while its answer is on the way, by a person or a limit: the provider's stream is closed, the
+client is told why.
+"""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -23,7 +26,8 @@ RULE = "operator"
 async def end(turn: Turn) -> web.StreamResponse:
     """The end of the answer in our words, behind what the client has of it already."""
     before = turn.decision
-    turn.decision = Decision("cut", Rung.CUT, RULE, 0, turn.stopped, findings=before.findings, spared=before.spared)
+    ended = turn.overrun or Decision("cut", Rung.CUT, RULE, 0, turn.stopped)
+    turn.decision = replace(ended, findings=before.findings, spared=before.spared)
     look, done = turn.look, turn.outcome
     joint = turn.joint
     seen = look.watcher.seen() if look is not None else None
@@ -46,4 +50,4 @@ async def end(turn: Turn) -> web.StreamResponse:
     turn.settle()
     if turn.response is None:
         return whole(200, [("Content-Type", turn.content_type), *turn.guard_headers()], body)
-    return await last(turn.response, turn.surface.comment("cut", RULE) + body)
+    return await last(turn.response, turn.surface.comment(ended.action, ended.rule) + body)

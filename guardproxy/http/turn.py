@@ -19,6 +19,7 @@ from guardproxy.core.view import View
 from guardproxy.errors import BadAsk, GuardError, StoreError
 from guardproxy.http import (
     checkpointing,
+    deciding,
     guarded,
     heading,
     intake,
@@ -92,6 +93,10 @@ class Turn:
         self.joint: Joint | None = None
         self.said_action = ""
         self.stopped = ""
+        self.stretched = 0
+        """Tokens of output that are held beyond `need`, since the answer became so long."""
+        self.overrun: Decision | None = None
+        """Why the answer was ended in the middle, where a limit did it."""
         self.task = asyncio.current_task()
         self.view: View | None = None
         self.report: TurnReport | None = None
@@ -165,7 +170,8 @@ class Turn:
         if self.decision.ends:
             ask = self.surface.widen(ask)  # the summary speaks of the whole window
         texts = tuple(edit for edit in put_back if isinstance(edit, AppendText))
-        context = interventions.Context(view, self.language, texts, self.chosen.policy.deny_status)
+        status = self.chosen.policy.deny_status
+        context = interventions.Context(view, self.language, texts, status, deciding.where(self))
         advice = (*cleaned, *self._carried_out(ask, context))
         self.new_advice = tuple(edit for edit in advice if edit not in put_back)  # another attempt says the same once
         if any(isinstance(edit, Reply | Reject) for edit in self.new_advice):

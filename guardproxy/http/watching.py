@@ -1,4 +1,6 @@
-"""Looks, while turns are under way, whether a person has cut one of their runs: it ends within a second anywhere."""
+"""Looks, while turns are under way: has a person cut one of their runs (it ends within a second anywhere); does a
+stream become longer than what was held for it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from guardproxy.errors import StoreError
+from guardproxy.http import overrun
 
 if TYPE_CHECKING:
     from guardproxy.http.app import Proxy
@@ -26,6 +29,7 @@ async def watch(proxy: Proxy) -> None:
             continue
         for org in {turn.opening.org for turn in running}:
             await _stop(proxy, org, [turn for turn in running if turn.opening.org == org])
+        await overrun.look(running)
 
 
 async def _stop(proxy: Proxy, org: str, running: list[Turn]) -> None:

@@ -1,15 +1,17 @@
 """Where a running proxy's admin listener is, for commands on the same machine: a file in its data directory.
 
-The listener says the same mark as the file, so that no command takes another proxy, or whoever has the port by now, for
-it: a command sends its token there, and changes what it is told to change there.
+The listener proves that it knows the mark of the file, so that no command takes another proxy, or whoever has the port
+by now, for it: a command sends its token there, and changes what it is told to change there.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 import logging
 import os
 import secrets
+import urllib.request
 from hashlib import sha256
 from pathlib import Path
 
@@ -17,10 +19,10 @@ from guardproxy.config import Config
 from guardproxy.http import client
 
 FILE = "admin.json"
-"""In the data directory; readable by its owner only, though it holds no secret."""
+"""In the data directory; readable by its owner only."""
 
-HEADER = "x-guardproxy-mark"
-"""In which `/healthz` says the mark."""
+NONCE, HEADER = "x-guardproxy-nonce", "x-guardproxy-mark"
+"""In which `/healthz` is asked for the proof, and says it."""
 
 SECONDS = 1.0
 """How long a command waits to hear it."""
@@ -31,6 +33,11 @@ _log = logging.getLogger(__name__)
 def mark() -> str:
     """What a listener that is about to open is known by."""
     return secrets.token_hex(16)
+
+
+def proof(mark: str, nonce: str) -> str:
+    """What only they can say who know the mark."""
+    return hmac.new(mark.encode(), nonce.encode("utf-8", "replace"), sha256).hexdigest()
 
 
 def tell(config: Config, mark: str, url: str) -> None:
@@ -62,9 +69,12 @@ def find(config: Config) -> str | None:
     url, said = str(kept.get("url")), str(kept.get("mark"))
     if not url.startswith(("http://", "https://")):
         return None
+    nonce = secrets.token_hex(16)
+    request = urllib.request.Request(f"{url}/healthz", headers={NONCE: nonce})  # noqa: S310 - http only, see above
     try:
-        with client.opened(f"{url}/healthz", SECONDS) as answer:
-            return url if answer.headers.get(HEADER) == said else None
+        with client.opened(request, SECONDS) as answer:
+            told = str(answer.headers.get(HEADER, ""))
+            return url if hmac.compare_digest(told.encode(), proof(said, nonce).encode()) else None
     except (OSError, ValueError):
         return None
 

@@ -21,6 +21,7 @@ from typing import Any
 from aiohttp import web
 
 from guardproxy import config as configs, secrets
+from guardproxy.config import Config
 from guardproxy.errors import GuardError
 from guardproxy.http.app import Proxy
 from guardproxy.http.assembly import assemble
@@ -39,7 +40,10 @@ _ORPHANED = 70  # exit code; the parent that would read it is dead
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What the parent tells a worker. `socket_path`: of the embedded store, empty with a URL. `name` is unique."""
+    """What the parent tells a worker. `socket_path`: of the embedded store, empty with a URL. `name` is unique.
+
+    `where`: options with which commands reach the store.
+    """
 
     document: Mapping[str, Any]
     secret: str
@@ -47,6 +51,7 @@ class Start:
     host: str
     port: int
     name: str
+    where: str = ""
 
 
 class Worker:
@@ -69,12 +74,15 @@ class Worker:
             on_change=self._store_changed,
             required=False,  # the parent has seen it; a worker that is started anew must serve without it too
         )
-        self.proxy = assemble(config, self._keys, self.store, self.telemetry)
+        self.proxy = self._assemble(config)
         await self.proxy.start()
         server = Server(self._handle, self.proxy.malformed)
         self._runner = web.ServerRunner(server, shutdown_timeout=DRAIN_SECONDS)
         await self._runner.setup()
         await web.SockSite(self._runner, listener(self._start.host, self._start.port), backlog=1024).start()
+
+    def _assemble(self, config: configs.Config) -> Proxy:
+        return assemble(config, self._keys, self.store, self.telemetry, where=self._start.where)
 
     def _store_changed(self, up: bool, reason: str) -> None:  # noqa: FBT001 - the store's signature
         """One line each way, and a count."""
@@ -90,9 +98,8 @@ class Worker:
 
     async def reload(self, document: Mapping[str, Any]) -> None:
         """Swap in a proxy of another configuration; requests under way keep the old one until they are done."""
-        config = configs.build(document)
-        await asyncio.to_thread(config.price_list)  # a large file takes a quarter of a second: streams must not stand
-        fresh = assemble(config, self._keys, self.store, self.telemetry)
+        config = await asyncio.to_thread(_prepared, document)
+        fresh = self._assemble(config)
         await fresh.start()
         old, self.proxy = self.proxy, fresh
         closing = asyncio.get_running_loop().create_task(_retire(old))
@@ -110,6 +117,16 @@ class Worker:
         await self.telemetry.shutdown()
         await self._channel.send("snapshot", snapshot=self.telemetry.snapshot().to_json().decode())
         await self.store.close()
+
+
+def _prepared(document: Mapping[str, Any]) -> Config:
+    """A configuration whose large parts are read: a price file or many policies take a quarter of a second, and streams
+    must not stand so long.
+    """
+    config = configs.build(document)
+    config.price_list()
+    _ = config.in_force
+    return config
 
 
 async def _retire(proxy: Proxy) -> None:

@@ -109,6 +109,8 @@ def opening(value: Opening, *, newest: int = 0) -> tuple[bytes, ...]:
             kinds,
             keys,
             who.owner,
+            value.payer,
+            *value.need,
         )
     )
     rounds = bare([(r.digest, r.index, len(r.facts), r.counts) for r in reversed(sent)])
@@ -140,6 +142,7 @@ def closing(value: Closing, *, swept: bool = False) -> tuple[bytes, ...]:
             value.waits_for,
             value.pause,
             value.pause_why,
+            value.charge,
         )
     )
     return (head, value.record, bare(value.facts), *value.episodes, *value.ledger.values())

@@ -443,7 +443,7 @@ if aside then owner, from = new_thread and '' or run, '' end
 local keyed_by = keyed > 0 and pack(keys) or ''
 local holds = sub(ARGV[6], 4 * size + 1)
 local held = put(HELD, turn, t.era, aside and 1 or 0, retry and 1 or 0, s.span, #owner, owner, #sid, sid,
-  #from, from, #layout, layout, #holds, holds, #keyed_by, keyed_by)
+  #from, from, #layout, layout, #holds, holds, #keyed_by, keyed_by) .. put('<I4c0ddd', #payer, payer, given, most, price)
 call('SET', K, put('<I4', #held) .. held .. answer, 'PX', math.max(7 * 24 * HOUR, 2 * lease))
 call('ZADD', P .. 'holds', now + lease, token)
 if aside then return reply(answer, '', nil, 0, run) end

@@ -7,7 +7,7 @@
 -- ARGV[1]  msgpack: the locals below. ARGV[2] names, ARGV[3] limits and holds of the lines, as for begin
 --
 -- A line that the turn did not begin with does not bind it. A run that was paused or closed meanwhile has no room.
--- Answers 1 if there is room, else 0.
+-- Answers 1 if there is room, -n if the n-th line has none, 0 if the turn or its run is over.
 local token, attempt, offset = unpacked(ARGV[1])
 local K = P .. 'k:' .. token
 local clock = call('TIME')
@@ -16,7 +16,7 @@ local known = call('MGET', P .. 'extended:' .. attempt, K, P .. 'panic')
 if known[1] then return 1 end
 local hold = known[2] and take('<I4c0', known[2]) or ''
 if hold == '' then return 0 end -- settled meanwhile
-local turn, era, aside, retry, span, owner, sid, head, layout, held, keyed_by = take(HELD, hold)
+local turn, era, aside, retry, span, owner, sid, head, layout, held, keyed_by, behind = take(HELD, hold)
 local s = read_session(call('GET', P .. 's:' .. sid))
 if not s then return 0 end
 local notes = s.notes ~= '' and unpacked(s.notes) or {}
@@ -62,7 +62,7 @@ for i, name in ipairs(wanted) do
     line = nil -- of a span that is over
   end
   if line then
-    if limit >= 0 and not known[3] and used + beside + more > limit then return 0 end
+    if limit >= 0 and not known[3] and used + beside + more > limit then return -i end
     writes[#writes + 1] = { line = line, name = name, dimension = dimension, more = more, held = beside + more }
   end
 end
@@ -80,7 +80,7 @@ end
 s.counters = put('<' .. string.rep('i8', 2 * #kept), unpack(counters, 1, 2 * #kept)) -- take gives its place, too
 save_session(sid, s, true)
 local again = put(HELD, turn, era, aside, retry, span, #owner, owner, #sid, sid, #head, head, #layout, layout,
-  #held, put(integers, unpack(holds, 1, #names)), #keyed_by, keyed_by)
+  #held, put(integers, unpack(holds, 1, #names)), #keyed_by, keyed_by) .. sub(hold, behind)
 call('SET', K, put('<I4', #again) .. again .. sub(known[2], 5 + #hold), 'KEEPTTL')
 call('SET', P .. 'extended:' .. attempt, '1', 'PX', ANSWER_TTL)
 return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from guardproxy.core.model import Line
@@ -25,6 +26,13 @@ class Meter:
         _, keys, names, most = named(scopes, dimensions, limits, keyed, clocks)
         words = bare((token, lease_ms, offset_ms, keys)), names, most + amounts_of(holds)
         return _view(await self._client.run("meter", prefix(org).encode(), words), lines)
+
+    async def standing(self, org: str, places: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
+        """Used and held of counters, by window (`core.windows.chosen`) and dimension."""
+        base = f"{prefix(org)}w:"
+        asked = [self._client.command("HMGET", base + window, f"u:{name}", f"h:{name}") for window, name in places]
+        found = await asyncio.gather(*asked)
+        return [(int(one[0] or 0), int(one[1] or 0)) if isinstance(one, list) else (0, 0) for one in found]
 
 
 def _view(reply: object, lines: Sequence[Line]) -> View:

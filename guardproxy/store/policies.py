@@ -27,7 +27,10 @@ _kept = msgspec.msgpack.Decoder(tuple[int, int, str]).decode
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A policy as it was written. `revision` counts the changes of its name. `version`: what it came to then."""
+    """A policy as it was written. `revision` counts the changes of its name. `version`: what it came to then.
+
+    `wrong`: why it cannot be read, as another version of us wrote it.
+    """
 
     name: str
     written: Mapping[str, Any]
@@ -35,6 +38,7 @@ class Kept:
     at_ms: int = 0
     by: str = ""
     version: str = ""
+    wrong: str = ""
 
 
 class Policies:
@@ -43,16 +47,16 @@ class Policies:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def now(self) -> int:
-        """A number that is another one as soon as any policy is."""
-        return int(await self._run("now"))
+    async def now(self) -> str:
+        """A word that is another one as soon as any policy is."""
+        return str((await self._run("now")).decode())
 
-    async def every(self) -> tuple[int, dict[str, Kept]]:
-        """That number, and all policies by name."""
+    async def every(self) -> tuple[str, dict[str, Kept]]:
+        """That word, and all policies by name."""
         now, flat = await self._run("list")
         pairs = zip(flat[::2], flat[1::2], strict=True)
         found = {name.decode(): _read(name.decode(), raw) for name, raw in pairs}
-        return int(now), dict(sorted(found.items()))
+        return now.decode(), dict(sorted(found.items()))
 
     async def revisions(self, name: str) -> list[Kept]:
         """The revisions of a policy, also of one that was forgotten, the newest first."""
@@ -92,4 +96,4 @@ def _read(name: str, raw: bytes) -> Kept:
         kept = orjson.loads(document)
         return Kept(name, kept["written"], revision, at_ms, str(kept["by"]), str(kept["version"]))
     except (msgspec.DecodeError, TypeError, ValueError, KeyError) as error:
-        raise StoreError(f"the store holds a policy that cannot be read: {error}") from error
+        return Kept(name, {}, wrong=f"the store holds it in a form that cannot be read: {error}")

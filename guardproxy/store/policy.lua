@@ -7,7 +7,7 @@
 --
 -- policies       hash of name -> msgpack list: revision, time, document
 -- policies:rev   hash of name -> its last revision; a policy that was forgotten and comes again is another revision
--- policies:now   counts changes of any of them: who reads nothing else sees whether there is something to read
+-- policies:now   the `once` of the last change of any: who reads nothing else sees whether there is something to read
 -- policies:<n>   list of the newest revisions of a name, as above, the newest first
 --
 -- `expected`: '*' = anything or nothing, else the revision that the writer has seen. Nothing here has a TTL.
@@ -15,8 +15,8 @@ local act, once, name, expected, most = cmsgpack.unpack(ARGV[1])
 local P, call = KEYS[1], redis.call
 local ALL, ONCE = P .. 'policies', P .. 'once:' .. once
 
-if act == 'list' then return { call('GET', ALL .. ':now') or '0', call('HGETALL', ALL) } end
-if act == 'now' then return call('GET', ALL .. ':now') or '0' end
+if act == 'list' then return { call('GET', ALL .. ':now') or '', call('HGETALL', ALL) } end
+if act == 'now' then return call('GET', ALL .. ':now') or '' end
 if act == 'revisions' then return call('LRANGE', ALL .. ':' .. name, 0, -1) end
 
 local before = call('GET', ONCE)
@@ -40,5 +40,5 @@ else
   call('LPUSH', ALL .. ':' .. name, kept)
   call('LTRIM', ALL .. ':' .. name, 0, most - 1)
 end
-call('INCR', ALL .. ':now')
+call('SET', ALL .. ':now', once)
 return answer('done')

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 from guardproxy.core.memo import Memo
@@ -18,6 +17,7 @@ from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import ConfigError, StoreError
 from guardproxy.store import _codec
 from guardproxy.store._client import Client, OnChange
+from guardproxy.store._scripts import sources
 from guardproxy.store._wire import address
 from guardproxy.store.approvals import Approvals
 from guardproxy.store.audit import Audit
@@ -32,6 +32,7 @@ from guardproxy.store.registry import Registry
 from guardproxy.store.runs import Runs
 from guardproxy.store.stays import Stays
 from guardproxy.store.tokens import Tokens
+from guardproxy.store.usages import Usages
 
 ORGS = "gp:orgs"
 """Set of the orgs seen, for the sweeper. No TTL."""
@@ -50,28 +51,6 @@ NEWEST = 2
 
 KNOWN = 8_000
 """Conversations remembered for that, up to twice as many; some 100 bytes each."""
-
-SCRIPTS = {
-    "begin": ("state.lua", "resolve.lua", "begin.lua"),
-    "settle": ("state.lua", "settle.lua", "handover.lua", "handed.lua"),
-    "extend": ("state.lua", "extend.lua"),
-    "note": ("state.lua", "note.lua"),
-    "meter": ("state.lua", "meter.lua"),
-    "sweep": ("sweep.lua",),
-    "orphan": ("orphan.lua",),
-    "stay": ("stay.lua",),
-    "renew": ("renew.lua",),
-    "idle": ("state.lua", "look.lua", "idle.lua"),
-    "known": ("state.lua", "look.lua", "known.lua"),
-    "label": ("state.lua", "label.lua"),
-    "approval": ("state.lua", "handover.lua", "approval.lua"),
-    "checkpoint": ("state.lua", "checkpoint.lua"),
-    "registry": ("registry.lua",),
-    "policy": ("policy.lua",),
-    "run": ("state.lua", "handover.lua", "look.lua", "run.lua"),
-    "admin": ("state.lua", "admin.lua"),
-}
-"""Scripts by name, and the files each is made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +81,7 @@ class Store:
         self.tokens = Tokens(client)
         self.audit = Audit(client)
         self.meter = Meter(client, self._register)
+        self.usages = Usages(client)
         self._orgs: set[str] = set()
         self._orgs_of = 0
         self._known = Memo[str, bool](KNOWN)
@@ -124,7 +104,7 @@ class Store:
         """
         client = Client(
             address(url, socket_path),
-            _sources(),
+            sources(),
             timeout_s=timeout_ms / 1000,
             probe_s=probe_ms / 1000,
             on_change=on_change,
@@ -172,8 +152,13 @@ class Store:
 
         False: no room, or the token holds nothing any more. `settle` gives back the sum.
         """
+        return await self.stretch(org, token, lines, offset_ms) == 1
+
+    async def stretch(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> int:
+        """`extend`, with the reason: 1 = held; 0 = it is over; -n = the n-th line has no room."""
         words = _codec.extension(token, secrets.token_hex(8), lines, offset_ms)
-        return await self._client.run("extend", _key(org), words) == 1
+        reply = await self._client.run("extend", _key(org), words)
+        return reply if isinstance(reply, int) else 0
 
     async def renew(self, org: str, token: str, lease_ms: int, offset_ms: int = 0) -> None:
         """Lengthen a hold to `lease_ms` from now; never shorten it."""
@@ -278,11 +263,6 @@ class Store:
             await self._client.command("SET", f"{_codec.prefix(org)}panic", "1")
         self._orgs_of = self._client.generation
         self._orgs.add(org)
-
-
-def _sources() -> Mapping[str, str]:
-    folder = resources.files("guardproxy.store")
-    return {name: "".join(folder.joinpath(f).read_text("utf-8") for f in files) for name, files in SCRIPTS.items()}
 
 
 def _key(org: str) -> bytes:

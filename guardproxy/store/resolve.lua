@@ -7,12 +7,14 @@
 --          `older`: there are more that were not sent; begin answers 0 if it cannot do without them
 -- ARGV[5]  the names of the budget lines, see state.lua; ARGV[6] their limits, then what each holds, as integers.
 --          `kinds` has a letter a line: as in the names, but "t", "q" and "v" for turns of a session, a span, a key, and
---          "r" for a rate, whose refusal is no end. `keys` name the windows of the lines that have a key
+--          "r" for a rate, whose refusal is no end. `keys` name the windows of the lines that have a key; `payer`: whose
+--          row of the ledger of usage it is; `given`, `most`, `price`: tokens and micro-dollars that it is held at
 -- ARGV[7..] the facts of each round in their envelopes, oldest first
 --
 -- A "run" is <session> 0x1f <thread>: one conversation lineage. Facts are never looked into; digests are compared.
 local token, session, thread, head, fresh, links, conversation, count, rounds, older, user, lease, tooled, offset,
-  traceparent, spoken, kinds, keys, owner = unpacked(ARGV[1])
+  traceparent, spoken, kinds, keys, owner, payer, given, most,
+  price = unpacked(ARGV[1])
 local RETRY_MS, LATEST_MS = 2 * MINUTE, 10 * MINUTE
 local STAMP = 1e10 -- scores of links are count * STAMP + time, see settle.lua
 local K = P .. 'k:' .. token

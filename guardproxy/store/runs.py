@@ -28,6 +28,9 @@ WHO = ("operator", "loop", "budget", "check", "tool")
 `hygiene.errors.on_fatal`).
 """
 
+RECORDS, RUN_MS, SAME_MS = 256, 25 * 3_600_000, 10 * 60_000
+"""Turn records of a session, and how long they live, as in settle.lua; how long an equal refusal is none of them."""
+
 _BOUNDARY = encode(pack(Step(Kind.BOUNDARY, "", NO_FP, NO_FP, NO_FP)))
 _unpack = msgspec.msgpack.Decoder(tuple[float, str, str, str]).decode
 
@@ -125,6 +128,14 @@ class Runs:
         found = await self._client.command("ZRANGE", f"{prefix(org)}stopped", since_ms, "+inf", "BYSCORE", "WITHSCORES")
         flat = found if isinstance(found, list) else []
         return {name.decode(): int(float(at)) for name, at in zip(flat[::2], flat[1::2], strict=True)}
+
+    async def refused(self, org: str, session: str, record: bytes, once: str) -> None:
+        """Keep the record of a turn that held nothing, which no closing brings; of equal ones (`once`) the first."""
+        mark, key = f"{prefix(org)}claim:refused:{session}:{once}", f"{prefix(org)}x:{session}"
+        if await self._client.command("SET", mark, "1", "NX", "PX", SAME_MS) is not None:
+            await self._client.command("RPUSH", key, record)
+            await self._client.command("LTRIM", key, -RECORDS, -1)
+            await self._client.command("PEXPIRE", key, RUN_MS)
 
     async def history(self, org: str, session: str) -> list[Change]:
         """The newest 256 changes of a session, oldest first."""

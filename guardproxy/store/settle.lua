@@ -5,13 +5,13 @@
 --
 -- KEYS[1]  "gp:{<org>}:"
 -- ARGV[1]  msgpack: the locals below, in this order. `status`, `waits`: see state.lua; `pause`: who pauses the session
---          (loop, budget), "" = nobody. `ledger` are the anchors of its values
+--          (loop, budget), "" = nobody. `ledger` are the anchors of its values. `charge`: see account.lua
 -- ARGV[2]  the record of the turn ("" = none); ARGV[3] the facts in their envelopes; ARGV[4..] episodes, then ledger
 --          values
 --
 -- Answers {} when nothing was held, else {session, thread, turn}.
 local token, session, thread, outcome, answer, spent, delivered, links, facts, episodes, ledger, close, close_session,
-  count, offset, swept, status, waits, pause, pause_why = unpacked(ARGV[1])
+  count, offset, swept, status, waits, pause, pause_why, charge = unpacked(ARGV[1])
 local EPISODES, LEDGER, RECORDS, SLACK, LINKED = 16, 64, 256, 64, 256
 local LINK_TTL, SAME_TTL = 2 * HOUR, 10 * MINUTE
 local STAMP = 1e10 -- a link's score is count * STAMP + time: the count decides, among equals the latest
@@ -30,7 +30,9 @@ if not kept[1] then return {} end
 local hold = take('<I4c0', kept[1])
 if hold == '' then return {} end
 call('SET', K, put('<I4', 0) .. sub(kept[1], 5 + #hold), 'PX', ANSWER_TTL)
-local turn, era, aside, retry, span, owner, sid, head, layout, holds, keys = take(HELD, hold)
+local turn, era, aside, retry, span, owner, sid, head, layout, holds, keys, behind = take(HELD, hold)
+local payer, given, most, price = '', 0, 0, 0
+if behind <= #hold then payer, given, most, price = take('<I4c0ddd', hold, behind) end
 aside, retry = aside == 1, retry == 1
 if owner ~= run or sid ~= session then
   run = owner
@@ -72,6 +74,10 @@ for i = 1, #names do
   end
 end
 if s then s.counters = put(integers, unpack(values, 1, size)) end
+if payer ~= '' and (swept or #charge > 0) then
+  -- What nobody could tell is charged as it was held.
+  account(now, payer, swept and { 1, given, 0, 0, most, 0, price, 1, 0, 0, 0, 0, 0, 1 } or charge)
+end
 
 -- Whether people are asked for from now on: then all that finds the run again is kept for so long.
 local asks = not aside and (status > 0 or waits ~= '' or pause ~= '')

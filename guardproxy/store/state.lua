@@ -30,7 +30,7 @@ local RATE_TTL = 3 * HOUR -- "m:..." and "h:...", the counters of a minute or an
 local ANSWER_TTL = 2 * MINUTE -- a client that sends a call again does so within its own time limit
 local S, T = '<BddddddddddI4c0I4c0I4c0I4c0I4c0I4c0I4c0',
   '<BddddddddddddddddI4c0I4c0I4c0I4c0I4c0I4c0I4c0I4c0I4c0'
-local HELD = '<dddddI4c0I4c0I4c0I4c0I4c0I4c0' -- see begin.lua
+local HELD = '<dddddI4c0I4c0I4c0I4c0I4c0I4c0' -- see begin.lua; behind it the payer with its length and three numbers
 
 local function read_session(raw)
   if not raw or byte(raw) ~= FORM then return nil end

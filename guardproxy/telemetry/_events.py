@@ -12,6 +12,9 @@ from guardproxy.telemetry.report import ACTIVE, MOST_OBJECTED, Objected, TurnRep
 BYTES = 4
 """Of a fingerprint that are kept: enough to tell the calls of one run apart."""
 
+UNCOUNTED = ("budget.", "paused.", "tools.")
+"""Rules whose count is no number of times, by how their names begin."""
+
 _NAME = 80  # characters of a tool's name
 
 
@@ -91,7 +94,8 @@ def words(events: Events) -> Iterator[str]:
         failed = f": {', '.join(events['failed_checks'])}" if events.get("failed_checks") else ""
         yield f"verification {events['verification']}{failed}"
     if "approval" in events:
-        yield f"approval {' '.join(events['approval'])}"
+        handed = ": the call is handed on" if events["approval"][1:] == ["approved"] else ""
+        yield f"approval {' '.join(events['approval'])}{handed}"
     if "hygiene" in events:
         yield f"tidied: {', '.join(events['hygiene'])}"
     if "late" in events:
@@ -104,9 +108,13 @@ def words(events: Events) -> Iterator[str]:
 
 def done_to(one: ObjectedRecord) -> str:
     """What was done to a call, or would have been: `refuse repeated_call x5`."""
-    count = one.get("count", 0)
     done = one["action"] if one["mode"] != "observe" else f"observe (would {one['action']})"
-    return f"{done} {one['rule']}{f' x{count}' if count else ''}"
+    return f"{done} {counted(one['rule'], one.get('count', 0))}"
+
+
+def counted(rule: str, count: int) -> str:
+    """A rule with how often it was met. Of limits, people and rules for tools the number says something else."""
+    return f"{rule} x{count}" if count and not rule.startswith(UNCOUNTED) else rule
 
 
 def _objected(report: TurnReport, one: Objected) -> ObjectedRecord:

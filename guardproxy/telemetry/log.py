@@ -18,7 +18,7 @@ from typing import Final, cast
 import orjson
 
 from guardproxy.core.fingerprint import pack
-from guardproxy.telemetry._events import Events, done_to, events_of, words
+from guardproxy.telemetry._events import Events, counted, done_to, events_of, words
 from guardproxy.telemetry.report import TurnReport
 
 TURNS: Final = logging.getLogger("guardproxy.turn")
@@ -249,7 +249,8 @@ def _sentence(fields: dict[str, object]) -> str:
     if "rule" not in fields:
         return f"{fields['action']:<8}  {where}  {fields['status']} in {fields['ms']} ms{rest}"
     would = f" (would {fields['would']})" if "would" in fields else ""
-    return f"{fields['action']:<8}  {where}  {fields['rule']} x{fields['count']}{would}: {fields['reason']}{rest}"
+    rule = counted(str(fields["rule"]), cast("int", fields["count"]))
+    return f"{fields['action']:<8}  {where}  {rule}{would}: {fields['reason']}{rest}"
 
 
 def _spared(fields: dict[str, object]) -> list[str]:
@@ -259,7 +260,9 @@ def _spared(fields: dict[str, object]) -> list[str]:
 
 def _events(fields: dict[str, object]) -> list[str]:
     events = cast("Events", fields)
-    objected = [f"{done_to(one)} {one['tool']}" for one in events.get("objected", ())]
+    decided = (fields.get("would") or fields["action"], fields.get("rule"))  # is said already
+    others = [one for one in events.get("objected", ()) if (one["action"], one["rule"]) != decided]
+    objected = [f"{done_to(one)} {one['tool']}" for one in others]
     return [*objected, *words(events)]
 
 

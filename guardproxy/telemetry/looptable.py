@@ -12,9 +12,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from guardproxy.telemetry._events import Events, ObjectedRecord, done_to, words
+from guardproxy.telemetry._events import Events, ObjectedRecord, counted, done_to, words
 from guardproxy.telemetry.record import CallRecord, ResultRecord, TurnRecord, acts, told_twice
-from guardproxy.telemetry.report import ACTED
+from guardproxy.telemetry.report import ACTED, CLOSING
 
 _STYLE = {
     "nudge": "yellow",
@@ -30,7 +30,11 @@ _HELD = {"refuse": "not executed", "repair": "sent back", "pause": "held"}
 """What became of a call that the agent did not get."""
 _MARKS = {"f": "error", "v": "empty", "p": "pending", "u": "no answer"}
 _COLUMNS = ("loop", "tool", "arguments", "result", "latency", "tokens", "action")
+_FROM = {"latency": 100, "tokens": 100, "arguments": 66}
+"""Columns of a terminal from which on there is room for them."""
 _PREVIEW = 48
+WIDE = 200
+"""Columns where nobody says how many there are."""
 _NARROW: Any = {"box": SIMPLE_HEAD, "pad_edge": False, "collapse_padding": True}  # 80 columns: the last one has words
 
 
@@ -81,37 +85,47 @@ def summary(records: Sequence[TurnRecord]) -> str:
     ]
     if asked:
         parts.append(_plural(asked, "re-ask"))
-    if ends:
-        parts.append(ends[-1]["outcome"] + (f" by {ends[-1]['rule']}" if ends[-1]["rule"] else ""))
+    if ends and not any(one["thread"] == ends[-1]["thread"] for one in records[records.index(ends[-1]) + 1 :]):
+        ended = ends[-1]["outcome"] in CLOSING and ends[-1]["rule"]  # what a rule said of a finished run ended nothing
+        parts.append(ends[-1]["outcome"] + (f" by {ended}" if ended else ""))
     return " · ".join(parts)
 
 
-def loop_table(records: Sequence[TurnRecord], *, title: str = "") -> Group:
-    """The table and its summary line, ready for `rich.print`."""
+def loop_table(
+    records: Sequence[TurnRecord], *, title: str = "", width: int = WIDE, people: Sequence[tuple[int, str]] = ()
+) -> Group:
+    """The table and its summary line, ready for `rich.print`.
+
+    `width`: of the terminal; in a narrow one the words need the room of some numbers. `people`: what was decided of the
+    run beside its turns, each with its time in milliseconds.
+    """
     table = Table(title=Text(title) if title else None, title_justify="left", header_style="bold", **_NARROW)
-    for name in _COLUMNS:
+    columns = [name for name in _COLUMNS if width >= _FROM.get(name, 0)]
+    for name in columns:
         table.add_column(name, justify="right" if name in ("loop", "latency", "tokens") else "left", overflow="fold")
     for row in rows_of(records):
         style = _STYLE.get(row.action.split()[0] if row.action else "", "")
-        cells = (row.loop, row.tool, row.arguments, row.result, row.latency, row.tokens)
-        table.add_row(*(Text(cell) for cell in cells), Text(row.action, style=style))
-    return Group(table, *map(Text, reasons(records)), Text(summary(records)))
+        table.add_row(*(Text(getattr(row, name)) for name in columns[:-1]), Text(row.action, style=style))
+    return Group(table, *map(Text, reasons(records, people)), Text(summary(records)))
 
 
-def reasons(records: Sequence[TurnRecord]) -> list[str]:
-    """Why something was done, a line a turn; below it the advice that was given, where it is known.
+def reasons(records: Sequence[TurnRecord], people: Sequence[tuple[int, str]] = ()) -> list[str]:
+    """Why something was done, a line a turn; below it the advice that was given, where it is known; between them what
+    people decided, in the order of time.
 
     What was only noted is told where it begins: a rule that is observed speaks on every turn.
     """
-    lines, noted = [], ("", "", "")
+    lines, noted, decided = [], ("", "", ""), sorted(people)
     for record in records:
+        while decided and decided[0][0] < record["at_ms"]:
+            lines.append(decided.pop(0)[1])
         only = record["would"] or record.get("exempted", "")
         told = (record["thread"], record["rule"], only)
         if record.get("reason") and (record["action"] in ACTED or (only and told != noted)):
             lines.append(f"turn {record['turn']}: {_done(record)}: {' '.join(record['reason'].split())}")
         lines += [f"    {line}" for line in record.get("advice", "").strip().splitlines()]
         noted = told if record["rule"] else noted
-    return lines
+    return [*lines, *(said for _, said in decided)]
 
 
 def _events(record: TurnRecord) -> Events:
@@ -155,9 +169,8 @@ def _done(record: TurnRecord) -> str:
         action = f"observe (would {record['would']})"
     if action in ("pass", ""):
         return "" if record["status"] < 400 else f"HTTP {record['status']}"
-    count = f" x{record['count']}" if record["count"] else ""
     why = " (exempted)" if record.get("exempted") else ""
-    return f"{action} {record['rule']}{count}{why}" if record["rule"] else action
+    return f"{action} {counted(record['rule'], record['count'])}{why}" if record["rule"] else action
 
 
 def _answer(

@@ -152,8 +152,8 @@ def acts(record: TurnRecord) -> list[str]:
 
 
 def told_twice(record: TurnRecord) -> bool:
-    """Whether the decision only repeats what is said of a call."""
-    decided = (record["action"], record["rule"])
+    """Whether the decision only repeats what is said of a call, done or only noted."""
+    decided = (record["would"] or record["action"], record["rule"])
     return any((one["action"], one["rule"]) == decided for one in record.get("events", Events()).get("objected", ()))
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.store.redis import Store
+from guardproxy.store.runs import Runs
 from tests.accept.processes import Served, alive, serving, until
 from tests.http_store import counted
 from tests.live import Answer, Got, Json, Live, Provider, Said, live, serve
@@ -114,6 +115,10 @@ class Twice:
 
     async def settle(self, closing: Closing) -> None:
         await asyncio.gather(self._store.settle(closing), self._store.settle(closing))
+
+    @property
+    def runs(self) -> Runs:
+        return self._store.runs
 
     async def renew(self, org: str, token: str, lease_ms: int) -> None:
         await self._store.renew(org, token, lease_ms)

@@ -96,6 +96,26 @@ CASES: dict[str, tuple[list[Any], PutBack, list[Any]]] = {
         PutBack(1, calls=((1, *raw(S)),), after=raw(NO)),
         [Q, model(R, S), NO],
     ),
+    "other words for a notice": (
+        [Q, model("[guardproxy] It waits."), user("Go on.")],
+        PutBack(1, raw(model(S), NO), instead="It waited."),
+        [Q, model(S), NO, model("It waited."), user("Go on.")],
+    ),
+    "and for all that was said with it": (
+        [Q, model(THOUGHT, text("I look."), text("[guardproxy] It waits.")), user("Go on.")],
+        PutBack(1, raw(model(THOUGHT, text("I look."), S), NO), said="I look.", instead="It waited."),
+        [Q, model(THOUGHT, text("I look."), S), NO, model("It waited."), user("Go on.")],
+    ),
+    "a notice at the end is left out": (
+        [Q, model("[guardproxy] It waits.")],
+        PutBack(1, raw(model(S), NO), instead="It waited."),
+        [Q, model(S), NO],
+    ),
+    "and one behind which the model goes on": (
+        [Q, model("[guardproxy] It waits."), model(R), user(result("1", "r"))],
+        PutBack(1, instead="It waited."),
+        [Q, model(R), user(result("1", "r"))],
+    ),
     "what is about no message": ([Q], PutBack(7, raw(model(S), NO)), [Q]),
 }
 

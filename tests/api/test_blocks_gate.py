@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import orjson
 import pytest
 
 from guardproxy.api import messages
@@ -246,3 +247,89 @@ def test_results_stand_in_one_message() -> None:
     assert json.loads(made) == user(result("a", "no"), result("b", "never"))
     assert messages.results([], []) == ()
     assert json.loads(messages.feedback("wrong")) == user("wrong")
+
+
+def test_every_call_waits_where_all_do() -> None:
+    raw = begun() + called(0, "a") + ended("tool_use")
+    watcher = messages.watch(ask(stream=True), gate=Gate(lambda _: False, every=True))
+    assert watcher.feed(raw) == begun()
+    whole = json.dumps({"type": "message", "content": [use("a")], "stop_reason": "tool_use"}).encode()
+    watcher = messages.watch(ask(), content_type="application/json", gate=Gate(lambda _: False, every=True))
+    assert watcher.feed(whole) + watcher.finish() == b""
+    assert watcher.release() == whole
+
+
+START = b'{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"%b","input":{}}}'
+ODD = {
+    # events that clients read in different ways, and the names of the calls that all of them read
+    "a name said twice": (
+        b"data: " + START.replace(b'"name":', b'"name":"safe","name":') % b"read" + b"\n\n",
+        ["read"],
+    ),
+    "a key in capital letters": (
+        b"data: " + START.replace(b'"name":', b'"NAME":"safe","name":') % b"read" + b"\n\n",
+        ["read"],
+    ),
+    "letters that are written as codes": (
+        b"data: " + START.replace(b"tool_use", b"\\u0074ool_use") % b"read" + b"\n\n",
+        ["read"],
+    ),
+    "data in several lines": (
+        b"event: content_block_start\ndata: " + (START % b"read").replace(b",", b",\ndata: ") + b"\n\n",
+        ["read"],
+    ),
+    "two events in one": (
+        b"data: " + START % b"read" + b"\ndata: " + (START % b"list").replace(b":0", b":1") + b"\n\n",
+        ["read", "list"],
+    ),
+    "a kind that stands in the event's name alone": (
+        b"event: content_block_start\ndata: "
+        + START.replace(b'"type":"content_block_start",', b"") % b"read"
+        + b"\n\n",
+        ["read"],
+    ),
+    "calls that begin with the answer": (
+        event("message_start", message={"id": "m", "content": [text("Hi."), use("a", "read")]}),
+        ["read"],
+    ),
+    "what only some can read": (b"data: " + START.replace(b"{}", b"NaN") % b"read" + b"\n\n", ["read"]),
+    "what nobody can read": (b"data: " + (START % b"read")[:-1] + b"\n\n", []),
+    "lines without meaning": (b" data: " + START % b"read" + b"\n\n", []),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_no_call_passes_unjudged_in_an_odd_spelling(name: str) -> None:
+    odd, names = ODD[name]
+    watcher = messages.watch(ask(stream=True), gate=EVERY)
+    assert b"read" not in watcher.feed(odd) + watcher.finish()
+    assert [call.name for call in watcher.calls] == names
+    assert watcher.unread == (not names)
+    assert b"read" not in watcher.release(frozenset()), "no client gets it"
+    kept = messages.watch(ask(stream=True), gate=EVERY)
+    out = kept.feed(odd) + kept.release()
+    assert [one["content_block"]["name"] for one in events_of(out) if "name" in one.get("content_block", {})] == names
+    assert b"safe" not in out
+    assert all(orjson.loads(line[6:]) for line in out.split(b"\n") if line.startswith(b"data: ")), "all can read it"
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_is_only_observed_changes_no_byte(name: str) -> None:
+    odd, _ = ODD[name]
+    watcher = messages.watch(ask(stream=True), gate=Gate(lambda _: True, firm=False))
+    assert watcher.feed(odd) + watcher.finish() + watcher.release() == odd
+    assert not watcher.touched
+
+
+def test_whole_answers_that_may_be_read_in_two_ways() -> None:
+    raw = json.dumps({"type": "message", "content": [use("a", "read")], "stop_reason": "tool_use"}).encode()
+    twice = raw.replace(b'"name":', b'"name": "safe", "name":')
+    for sent, firm, out in ((raw, True, raw), (twice, False, twice)):
+        watcher = messages.watch(ask(), content_type="application/json", gate=Gate(lambda _: True, firm=firm))
+        assert watcher.feed(sent) + watcher.finish() + watcher.release() == out
+    watcher = messages.watch(ask(), content_type="application/json", gate=EVERY)
+    assert b"safe" not in watcher.feed(twice) + watcher.finish() + watcher.release()
+    assert watcher.touched
+    watcher = messages.watch(ask(), content_type="application/json", gate=EVERY)
+    assert watcher.feed(raw[:-1]) + watcher.finish() + watcher.release() == b""
+    assert watcher.unread == 1

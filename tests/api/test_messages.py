@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import timeit
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from guardproxy.api import SURFACES, chat, messages
-from guardproxy.core.edit import AppendText, ForbidTools, PutBack, ReplaceText
+from guardproxy.api import SURFACES, Prefixes, chat, messages
+from guardproxy.api._prefix import Messages
+from guardproxy.core.edit import AppendText, ForbidTools, LimitOutput, PutBack, ReplaceText
 from guardproxy.core.model import Ask, Call, Message
 from guardproxy.errors import BadAsk, GuardError
 from tests.api.blocks import ask, body, model, result, text, use, user
@@ -285,6 +287,37 @@ def test_calls_are_forbidden_and_the_tools_stay(fields: dict[str, Any], spliced:
     assert messages.write(messages.read(raw, {}), [ForbidTools()]) == raw.replace(*spliced, 1)
 
 
+@pytest.mark.parametrize(
+    ("given", "tokens", "kept"),
+    [
+        ({"max_tokens": 9000}, 2000, {"max_tokens": 2000}),
+        ({"thinking": {"type": "adaptive"}}, 2000, {"thinking": {"type": "adaptive"}, "max_tokens": 2000}),
+        (
+            {"max_tokens": 9000, "thinking": {"type": "enabled", "budget_tokens": 8000}},
+            2000,
+            {"max_tokens": 2000, "thinking": {"type": "enabled", "budget_tokens": 1999}},
+        ),
+        (
+            {"max_tokens": 9000, "thinking": {"type": "enabled", "budget_tokens": 1024}},
+            2000,
+            {"max_tokens": 2000, "thinking": {"type": "enabled", "budget_tokens": 1024}},
+        ),
+        (
+            {"max_tokens": 9000, "thinking": {"type": "enabled", "budget_tokens": 8000}},
+            1000,
+            {"max_tokens": 1000, "thinking": {"type": "disabled"}},
+        ),
+        ({"thinking": None}, 1000, {"max_tokens": 1000, "thinking": None}),
+    ],
+)
+def test_less_output(given: dict[str, Any], tokens: int, kept: dict[str, Any]) -> None:
+    """A budget of thoughts must be smaller than that of all, and at least 1024."""
+    raw = json.dumps({"model": "m", "messages": [user("q")], **given}).encode()
+    asked = messages.read(raw, {})
+    out = json.loads(messages.write(asked, [LimitOutput(tokens), AppendText(0, "!")]))
+    assert out == {"model": "m", "messages": [user("q!")], **kept}
+
+
 def test_a_short_tail_and_the_whole_window() -> None:
     listed = [user("q")]
     for number in range(40):
@@ -326,6 +359,75 @@ def test_read_cost_is_bounded() -> None:
     read = min(timeit.repeat(lambda: messages.read(raw, {}, short=True), number=3, repeat=5)) / 3
     plain = min(timeit.repeat(lambda: json.loads(raw), number=3, repeat=5)) / 3
     assert read < 5 * plain
+
+
+def grown(number: int, size: int) -> list[Any]:
+    """One more round of a run, of one of several kinds."""
+    words, call = f"{number} " + "é x" * (size // 4), use(f"c{number}", path=str(number))
+    kinds = (
+        [model(text("a"), call), user(result(f"c{number}", words))],
+        [
+            model(call, use(f"d{number}")),
+            user(result(f"d{number}", "b"), result(f"c{number}", [text(words)]), text("and")),
+        ],
+        [model(SEARCH, FOUND, text(words)), user("more")],
+        [model(words), {"role": "system", "content": "reminder"}, user(text("a"), IMAGE)],
+    )
+    return kinds[number % len(kinds)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(0, 30_000), min_size=1, max_size=5),
+    st.lists(st.integers(0, 5), min_size=2, max_size=6),
+    st.booleans(),
+    st.data(),
+)
+def test_a_body_read_from_where_it_goes_on_is_the_body_read_whole(
+    sizes: list[int], steps: list[int], prompted: bool, data: st.DataObject
+) -> None:
+    prefixes, listed, number = Prefixes(7), [user("Do it.")], 0
+    for step in steps:
+        for _ in range(step):
+            listed += grown(number, sizes[number % len(sizes)])
+            number += 1
+        fields: dict[str, Any] = {"messages": listed, "tools": [{"name": "read"}]}
+        raw = body(**fields, **({"system": "s" * 900} if prompted else {}))
+        short, whole = (messages.read(raw, {}, short=True, prefixes=known) for known in (prefixes, None))
+        assert replace(short, parsed={}) == replace(whole, parsed={})
+        at = data.draw(st.integers(0, whole.count - 1))
+        assert messages.message(short, at) == messages.message(whole, at)
+        edits = [
+            AppendText(at, NOTE),
+            PutBack(data.draw(st.integers(0, whole.count)), (b'{"role":"user"}',)),
+            ForbidTools(),
+        ]
+        assert messages.write(short, edits) == messages.write(whole, edits)
+        assert messages.widen(short).tail == messages.widen(whole).tail
+        assert messages.long_results(short, 4000) == messages.long_results(whole, 4000)
+        assert messages.conversation(short).tail == messages.conversation(whole).tail
+
+
+def test_only_the_end_of_a_long_body_is_parsed() -> None:
+    prefixes = Prefixes(7)
+    listed = [user("q"), *[one for number in range(40) for one in grown(0, 5000 + number)]]
+    assert messages.read(body(messages=listed), {}, short=True, prefixes=prefixes).count == 81
+    asked = messages.read(body(messages=[*listed, *grown(0, 9)]), {}, short=True, prefixes=prefixes)
+    parsed = asked.parsed["messages"]
+    assert isinstance(parsed, Messages)
+    assert parsed.reach[0] > 70
+    assert messages.message(asked, 30) is not None
+    assert parsed.reach[0] <= 30
+
+
+def test_the_two_surfaces_share_no_places() -> None:
+    """A beginning that is the same to both is spread out on one of them alone."""
+    prefixes = Prefixes(7)
+    one = {"role": "user", "content": [result(str(n), "x" * 3000) for n in range(30)]}
+    raw = body(messages=[user("q"), one, one])
+    assert chat.read(raw, {}, short=True, prefixes=prefixes).count == 3
+    assert messages.read(raw, {}, short=True, prefixes=prefixes).count == 61
+    assert messages.read(raw, {}, short=True, prefixes=prefixes).count == 61
 
 
 @settings(max_examples=150 * FUZZ, deadline=None, suppress_health_check=list(HealthCheck))

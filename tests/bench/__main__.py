@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from . import bodies, cells, figures, micro, procs, targets
+from . import bodies, cells, figures, micro, procs, surfaces, targets
 from .cells import CELLS, OFF, ON, TWO, Cell, Row, Runner, Target
 from .redis_trips import Monitor, socket_of
 
@@ -100,7 +100,7 @@ def memory(runner: Runner, target: Target, sessions: int) -> dict[str, float | N
 
 
 def inside() -> dict[str, float | None]:
-    """The two costs that are taken in this process; absent while their modules are."""
+    """The costs that are taken in this process; absent while their modules are."""
     out: dict[str, float | None] = {}
     cases: Mapping[str, Callable[[], float]] = {"step": micro.step_us, "detectors": micro.detectors_us}
     for key, measure in cases.items():
@@ -108,7 +108,7 @@ def inside() -> dict[str, float | None]:
             out[key] = measure()
         except ImportError as error:
             print(f"{key}: {error}", file=sys.stderr)
-    return out
+    return {**out, **surfaces.costs()}
 
 
 def bench(args: argparse.Namespace, running: procs.Procs) -> int:

@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.surfaces import OTHERS
+
 from .cells import CELLS, OFF, ON, TWO, Row
 
 
@@ -29,7 +31,7 @@ class Bar:
         return "aim" if self.aim is not None and sign * value <= sign * self.aim else "pass"
 
 
-BARS: Mapping[str, Bar] = {
+BARS: dict[str, Bar] = {
     "cpu S": Bar("CPU per request ÷ bare, S", "×", 3.0, 1.3),
     "cpu M": Bar("CPU per request ÷ bare, M", "×", 3.0, 1.5),
     "cpu L": Bar("CPU per request ÷ bare, L", "×", 2.5, 1.5),
@@ -47,6 +49,10 @@ BARS: Mapping[str, Bar] = {
     "step": Bar("CPU per new step fingerprinted", "µs", 25, 10),
     "detectors": Bar("CPU per turn, all detectors", "µs", 120, 50),
 }
+for _name in OTHERS:
+    BARS[f"{_name} M"] = Bar(f"CPU of reading requests, {_name} ÷ chat, M", "×", 3.0, 1.5)
+    BARS[f"{_name} L"] = Bar(f"CPU of reading requests, {_name} ÷ chat, L", "×", 3.0, 1.5)
+    BARS[f"{_name} chunk"] = Bar(f"CPU per streamed chunk, {_name} ÷ chat", "×", 2.0, 1.1)
 
 
 def pairs(rows: Sequence[Row], cell: str, key: str, first: str, second: str) -> list[tuple[float, float]]:

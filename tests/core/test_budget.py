@@ -160,3 +160,19 @@ def test_remaining_says_the_tightest_line_of_each_kind() -> None:
 
     assert json.loads(budget.remaining(found)) == {"turns": 1, "cost_usd": 0, "wall_seconds": 7_000}
     assert budget.remaining(view()) == "{}"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (0, "0 s"),
+        (39.6, "40 s"),
+        (60, "1 min"),
+        (3599, "59 min 59 s"),
+        (86_399, "23 h 59 min"),
+        (3605, "1 h"),
+        (1e6, "11 d 13 h"),
+    ],
+)
+def test_duration(seconds: float, told: str) -> None:
+    assert budget.duration(seconds) == told

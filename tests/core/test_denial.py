@@ -37,7 +37,7 @@ def test_a_limit_of_a_run() -> None:
         "window": None,
         "timezone": None,
         "resets_at": None,
-        "how": ["have an operator raise it: guardproxy sessions extend run-1"],
+        "how": ["have an operator raise it: guardproxy sessions extend run-1 --turns N"],
     }
 
 

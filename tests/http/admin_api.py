@@ -13,6 +13,8 @@ import aiohttp
 from aiohttp import web
 
 from guardproxy.config import build
+from guardproxy.core.windows import Budget
+from guardproxy.http import budgeting
 from guardproxy.http.admin_v1 import AdminV1
 from guardproxy.http.auditing import Actor
 from guardproxy.http.gate import Gate
@@ -31,12 +33,15 @@ from tests.store.kit import Agent
 ORG, KEY = "acme", b"k" * 32
 CALL = Held("delete_file", '{"path":"/data/planted-arguments"}', b'{"content":"planted-message"}')
 QUESTION = Held("ask_human", "{}", b"{}", question="planted-question?")
+MONTH = Budget("org", "cost_microusd", "month", 500_000_000)
 IDS = {
     "approvals": "a1",
     "sessions": "run-1",
     "orgs": "acme",
     "teams": "web",
     "keys": "k00000000000a",
+    "budgets": budgeting.Kept(ORG, "org", MONTH).id,
+    "usage": "",
     "policies": "careful",
 }
 """What `fill` makes, by the first part of a path."""
@@ -99,7 +104,7 @@ class Api:
             await self.store.approvals.open(org, asked)
         spare = (Org("spare"), Team(org, "spare"))  # nothing belongs to them
         for one in (
-            Org(org),
+            Org(org, budgets=(MONTH,)),
             Team(org, "web"),
             *spare,
             Key(IDS["keys"], org, "web", secrets=(Secret("d" * 64, "gp-…"),)),
@@ -117,7 +122,7 @@ async def swapped(_document: object, _before: object) -> str:
 
 
 @asynccontextmanager
-async def serving(store: Store, trusted: tuple[str, ...] = ()) -> AsyncIterator[Api]:
+async def serving(store: Store, trusted: tuple[str, ...] = (), budgets: tuple[Budget, ...] = ()) -> AsyncIterator[Api]:
     keyring, app = Keyring(store, KEY), web.Application(client_max_size=4096)
     standing = Standing(lambda: (build(DOCUMENT), DOCUMENT))
     await standing.open(store, swapped)
@@ -130,6 +135,7 @@ async def serving(store: Store, trusted: tuple[str, ...] = ()) -> AsyncIterator[
         switch=Switch(store),
         hash_key=KEY,
         standing=standing,
+        budgets=lambda: budgets,
     )
     app.add_subapp("/admin/v1", v1.application())
     runner = web.AppRunner(app)

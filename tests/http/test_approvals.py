@@ -200,7 +200,7 @@ async def test_in_words(store: Store) -> None:
     one = await desk(store).shown("a1")
     cells = row(one, one.approval.asked_ms)
 
-    assert (cells[0], cells[2], cells[3], cells[4]) == ("a1", "run-1", "w\\x1b[2J", "pending, 60 min left")
+    assert (cells[0], cells[2], cells[3], cells[4]) == ("a1", "run-1", "w\\x1b[2J", "pending, 1 h left")
     assert cells[5].endswith(f"… (+{5011 - 120:,} characters)")
     assert f"arguments  {LONG.arguments}" in paragraphs(one)
     assert row(await desk(store).shown("q1"), 0)[5] == "Which of\\nthe two?"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from guardproxy.http import sessions
+from guardproxy.http import in_words, sessions
 from guardproxy.http.sessions import Runs
 from guardproxy.store.redis import Store
 from tests.http.test_guarded import Agent, paired, then
@@ -218,7 +218,7 @@ async def test_a_person_sees_the_answer_that_was_not_handed_on(store: Store, end
         assert run.answer is not None
         assert run.answer.text == secret
         assert "`search`" in run.answer.wrong[0]
-        told = "\n".join(sessions.paragraphs(run))
+        told = "\n".join(in_words.paragraphs(run))
         assert f"{secret} (not handed on)" in told
         assert sessions.whole_json(run)["unaccepted_answer"]["text"] == secret  # type: ignore[index]
         assert sessions.whole_json(run, content=False)["unaccepted_answer"] is None

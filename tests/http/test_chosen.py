@@ -6,12 +6,14 @@ import logging
 import re
 import timeit
 from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from guardproxy.core.tenant import Tenant
+from guardproxy.core.windows import Budget
 from guardproxy.http import chosen
 from guardproxy.http.chosen import Chosen, Match, Policies
 from guardproxy.http.keyring import Keyring
@@ -100,6 +102,27 @@ async def test_the_keys_own(store: Store) -> None:
     assert (found["open"].status, turns_left(found["open"])) == (200, "none")
     assert (found["gone"].status, found["gone"].json["error"]["code"]) == (403, "policy_not_found")
     assert passed == {"short": 400, "open": 200, "gone": 403, "": 400}
+
+
+@pytest.mark.parametrize("by", ["the agent", "the key"])
+async def test_budgets_of_tenants_hold_whichever_is_chosen(store: Store, by: str) -> None:
+    """A policy that only watches, which a client may have by what it calls itself, is no way past a budget."""
+    org = unique("org").replace("-", "")
+    ring = Keyring(store.registry, HASH, "a test")
+    await ring.make_org(org)
+    made = await ring.make_key(org, policy="watched" if by == "the key" else "", routes=["*"])
+    named = {"watched": {"mode": "observe", "unmetered": "pass", "agents": ["trial"]}}
+    one = await store.registry.org(org)
+    assert one is not None
+    await store.registry.put(replace(one, budgets=(Budget("org", "requests", "total", 2),)))
+    async with live(store, auth="keys", policies=named, upstream={"api_key": "sk"}) as running:
+        headers = {"Authorization": f"Bearer {made.secret}", "x-guardproxy-agent": "trial"}
+        answers = [await running.post(ask(), headers) for _ in range(3)]
+        passed = await running.post(ask(), headers, "/v1/embeddings")
+        await running.proxy.quiet()
+    assert [one.status for one in answers] == [200, 200, 400]
+    assert answers[2].json["error"]["code"] == "budget_exceeded"
+    assert passed.status == 400
 
 
 async def test_its_version_stands_with_every_decision(store: Store, caplog: pytest.LogCaptureFixture) -> None:

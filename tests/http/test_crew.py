@@ -99,6 +99,8 @@ async def test_life(server: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
         made.renew()
         await _until(lambda: made.ready < 2)
         await _until(lambda: made.ready == 2)
+        told = {"policy": {"mode": "observe"}}  # they were started with what stood before, and are told of what stands
+        await _until(lambda: all(member.document == told for member in made._members.values()))
         began = time.monotonic()
         await made.drain()
 

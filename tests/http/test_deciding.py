@@ -23,7 +23,7 @@ REFUSED = Objection(0, "refuse", "repeated_call", "No: f again.", "f again", sub
 FIRM = Decision("firm", Rung.FIRM, FINDING.rule, 4, FINDING.reason, finding=FINDING)
 
 
-def turn(*episodes: Episode, language: str = "en", on_cut: str = "cut") -> Any:
+def turn(*episodes: Episode, language: str = "en", on_cut: str = "cut", org: str = "default") -> Any:
     """As much of a turn as decisions are made of."""
     return SimpleNamespace(
         outcome=Outcome(),
@@ -33,7 +33,9 @@ def turn(*episodes: Episode, language: str = "en", on_cut: str = "cut") -> Any:
         language=language,
         put_back=(),
         surface=chat,
-        proxy=SimpleNamespace(policy=Policy(on_cut=on_cut)),
+        opening=SimpleNamespace(org=org),
+        chosen=SimpleNamespace(policy=Policy(on_cut=on_cut)),
+        proxy=SimpleNamespace(where=" --config g.yaml"),
     )
 
 
@@ -132,3 +134,8 @@ def test_the_summary_says_what_was_found() -> None:
 
     assert "nothing here" in text
     assert "f called 3 times in a row" in text
+
+
+@pytest.mark.parametrize(("org", "more"), [("default", ""), ("a team's", """ --org 'a team'"'"'s'""")])
+def test_where_commands_reach_the_run(org: str, more: str) -> None:
+    assert deciding.where(turn(org=org)) == f" --config g.yaml{more}"

@@ -29,9 +29,10 @@ class Agent:
         self.messages: list[Json] = [{"role": "user", "content": "Find the refund policy."}]
         self.executed: list[str] = []
         self.text = ""
+        self.more: Json = {}
 
     async def turn(self) -> Answer:
-        body: Json = {"model": "m", "messages": self.messages, "tools": TOOLS, "stream": self.stream}
+        body: Json = {"model": "m", "messages": self.messages, "tools": TOOLS, "stream": self.stream, **self.more}
         answer = await self.running.post(body, {"x-guardproxy-session-id": self.session})
         if answer.status != 200:
             return answer

@@ -42,7 +42,7 @@ def turn(decision: Decision = CUT, *, begun: bool = True, **changes: Any) -> Any
         decision=decision,
         view=view,
         opening=SimpleNamespace(**given),
-        proxy=SimpleNamespace(telemetry=SimpleNamespace(trace_id=trace)),
+        proxy=SimpleNamespace(telemetry=SimpleNamespace(trace_id=trace), where=""),
         outcome=Outcome(),
         edits=(),
         crossed=(),

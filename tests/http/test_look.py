@@ -26,10 +26,11 @@ KINDS = {"whole": "application/json", "stream": "text/event-stream"}
 
 def turn(stream: bool = True, *edits: Any, **changes: Any) -> Any:
     """As much of a turn as a look needs."""
-    proxy = SimpleNamespace(limits=SimpleNamespace(max_expanded=1 << 20), options=OFF)
+    proxy = SimpleNamespace(limits=SimpleNamespace(max_expanded=1 << 20))
     made = SimpleNamespace(
         surface=chat,
         proxy=proxy,
+        chosen=SimpleNamespace(options=OFF),
         ask=ask(stream=stream, tools=[{"type": "function", "function": {"name": "f"}}]),
         edits=edits,
         language="en",

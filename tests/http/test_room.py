@@ -15,6 +15,7 @@ from multidict import CIMultiDictProxy
 from guardproxy.core.tenant import Tenant
 from guardproxy.core.windows import Budget
 from guardproxy.errors import StoreError
+from guardproxy.http import app
 from guardproxy.http.keyring import Keyring, Made
 from guardproxy.http.tenancy import TENANT
 from guardproxy.secrets import derive
@@ -462,3 +463,24 @@ async def test_org_team_key_user_and_model_are_held_to_what_their_documents_say(
             while await say(two, "ann"):
                 await asyncio.sleep(0.1)
         assert await say(two, "ann") == "org"
+
+
+@pytest.mark.parametrize("auth", ["none", "passthrough"])
+async def test_without_keys_of_ours_the_default_orgs_document_holds_beside_the_file(
+    store: Store, auth: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first request on, and within two seconds of a change."""
+    monkeypatch.setattr(app, "PAY_S", 0.05)
+    org = await store.registry.put(Org("default", budgets=(Budget("org", "requests", "total", 2),)))
+    async with live(store, auth=auth, budgets=[budget("org", "requests", 4, "month")]) as running:
+        assert [(await ask(running)).status for _ in range(3)] == [200, 200, 400]
+        await store.registry.put(replace(org, budgets=(Budget("org", "requests", "total", 3),)))
+        async with asyncio.timeout(2):
+            while (await ask(running)).status != 200:
+                await asyncio.sleep(0.02)
+        await store.registry.delete(Org("default"))
+        async with asyncio.timeout(2):
+            while (await ask(running)).status != 200:
+                await asyncio.sleep(0.02)
+        answer = await ask(running)
+        assert (answer.status, answer.json["error"]["budget"]["window"]) == (400, "month")

@@ -32,6 +32,7 @@ def test_one_life(tmp_path: Path, upstream: str, capsys: pytest.CaptureFixture[s
     """Started, asked, measured, drained; what it knew is there afterwards."""
     with Running(tmp_path, "--upstream", upstream, "--workers", "2") as proxy:
         assert f"for {upstream} (2 workers, embedded store in {proxy.data})" in proxy.greeting
+        assert f"what its runs do: guardproxy sessions list --data-dir {proxy.data}\n" in proxy.greeting
         answers = [proxy.ask(text=f"task {number}") for number in range(6)]
         ready = json.loads(fetch(f"{proxy.admin}/readyz"))
         metrics = fetch(f"{proxy.admin}/metrics").decode()
@@ -229,6 +230,12 @@ def test_panic_switch(tmp_path: Path, upstream: str, capsys: pytest.CaptureFixtu
 
         assert codes == [0, 0, 0, 0]
         assert [line.split(":")[0] for line in told] == ["panic is off", "panic is on", "panic is on", "panic is off"]
+        file = tmp_path / "its.yaml"
+        admin = proxy.admin.rpartition(":")[2]
+        file.write_text(f"admin: {{host: 0.0.0.0, port: {admin}}}\nupstream: {{api_key: '${{A_KEY_NOT_SET}}'}}")
+        for words in (["--config", str(file)], ["--data-dir", str(proxy.data)]):
+            assert cli.main(["panic", "show", *words]) == 0  # it needs no key of the provider's
+            assert capsys.readouterr().out.startswith("panic is off")
         for body in ({"on": 1}, [], None):
             status, raw = _status(f"{proxy.admin}/panic", body, "PUT")
             assert (status, json.loads(raw)["error"]["param"]) == (400, "on")

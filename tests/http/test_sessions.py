@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from guardproxy.errors import BadAsk, GuardError
+from guardproxy.http.in_words import name, paragraphs, row
 from guardproxy.http.sealed import CHECKPOINT, Sealer
-from guardproxy.http.sessions import Run, Runs, as_json, kept_json, name, paragraphs, row, whole_json
+from guardproxy.http.sessions import Run, Runs, as_json, kept_json, whole_json
 from guardproxy.store.known import Known
 from guardproxy.store.redis import Store
 from tests.live import Json, Live, Said, live, unique
@@ -64,7 +65,11 @@ async def test_what_a_list_says(store: Store) -> None:
     assert await runs_of(store).listed(limit=5, skip=2) == []
     shown = await runs_of(store).shown("looped")
     told = as_json(shown)
-    assert told["used"] == looped.known.used
+    counted = looped.known.used
+    assert told["used"] == {
+        "cost_usd": counted["cost_microusd"] / 1e6,
+        **{name: amount for name, amount in counted.items() if name != "cost_microusd"},
+    }
     assert any(line.startswith("used       turns 7, tool_calls ") for line in paragraphs(shown))
     assert (told["state"], told["outcome"], told["turns"], told["last_rule"]) == ("closed", "cut", 7, "repeated_call")
     assert "history    nobody changed anything" in paragraphs(shown)
@@ -102,13 +107,23 @@ async def test_more_of_a_limit(store: Store) -> None:
     session = unique("s")
     async with live(store, policy={"limits": {"session": {"turns": 2}}}) as running:
         await go_round(running, session, 3)
-        assert [one["turn"] for one in (await runs_of(store).shown(session)).records] == [1, 2]
+        stopped = await runs_of(store).shown(session)
+        assert [(one["turn"], one["action"]) for one in stopped.records] == [
+            (1, "pass"), (2, "finalize"), (3, "deny")]  # fmt: skip
+        assert (stopped.outcome, stopped.rule) == ("denied", "budget.turns")
+        assert row(stopped)[1:3] == ("active, stopped by a limit", "denied")
+        told = paragraphs(stopped, " --config g.yaml")
+        assert "why        limit turns (session) of 2: 2 used (rule: budget.turns)" in told
+        assert f"to go on   guardproxy sessions extend {session} --turns N --config g.yaml" in told
         run = await runs_of(store).extend(session, "ann", "nearly there", {"turns": 2, "cost_usd": 0.5})
-        assert run.known.state == "active"
+        assert (run.known.state, run.outcome, row(run)[1]) == ("active", "", "active")
+        assert not any(line.startswith("to go on") for line in paragraphs(run))
         assert (run.history[-1].by, run.history[-1].why) == ("ann", "nearly there")
         assert run.history[-1].what == "extend turns +2, cost_usd +$0.5"
         await go_round(running, session, 4)
-    assert [one["turn"] for one in (await runs_of(store).shown(session)).records] == [1, 2, 3, 4]
+    run = await runs_of(store).shown(session)
+    assert [(one["turn"], one["action"]) for one in run.records][3:] == [(3, "pass"), (4, "finalize"), (5, "deny")]
+    assert run.outcome == "denied"  # again: what was given more is used up
 
 
 async def test_what_cannot_be_done(store: Store) -> None:
@@ -152,7 +167,7 @@ OUTCOMES = {
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_outcomes(name: str) -> None:
     state, closed, by, last, outcome = OUTCOMES[name]
-    record: Any = {"outcome": last, "rule": "", "cost_microusd": 1}
+    record: Any = {"outcome": last, "rule": "", "cost_microusd": 1, "action": "pass", "at_ms": 1}
 
     assert Run(known(state=state, closed=closed, by=by), [record]).outcome == outcome
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from guardproxy.http import terminal
@@ -34,13 +36,14 @@ def test_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_table_without_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal.show(("id",), [], "nothing waits")
+    told = f"nothing waits in {'a' * 300} b"
+    terminal.show(("id",), [], told)
 
-    assert capsys.readouterr().out == "nothing waits\n"
+    assert capsys.readouterr().out == f"{told}\n"
 
 
 @pytest.mark.parametrize(
-    ("env", "name"), [({"USER": "ann"}, "ann"), ({"LOGNAME": "bob"}, "bob"), ({"USER": ""}, "unknown"), ({}, "unknown")]
+    ("env", "name"), [({"USER": "ann"}, "ann"), ({"LOGNAME": "bob"}, "bob"), ({"USER": ""}, "cleo"), ({}, "cleo")]
 )
 def test_me(env: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("USER", "LOGNAME"):
@@ -48,4 +51,9 @@ def test_me(env: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch) -> 
     for variable, value in env.items():
         monkeypatch.setenv(variable, value)
 
+    monkeypatch.setattr("os.getuid", lambda: 4321)
+    monkeypatch.setattr("pwd.getpwuid", lambda number: SimpleNamespace(pw_name={4321: "cleo"}[number]))
+
     assert terminal.me() == name
+    monkeypatch.setattr("os.getuid", lambda: 7)
+    assert terminal.me() == (env.get("USER") or env.get("LOGNAME") or "uid 7")

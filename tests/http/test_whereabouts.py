@@ -28,6 +28,9 @@ def listener() -> Iterator[tuple[str, dict[str, str]]]:
             self.send_response(int(says.get("status", "200")))
             for name, value in says.items():
                 self.send_header(name, value)
+            if "knows" in says:
+                told = whereabouts.proof(says["knows"], self.headers[whereabouts.NONCE])
+                self.send_header(whereabouts.HEADER, told)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
@@ -51,7 +54,11 @@ def test_its_own_is_found(
     whereabouts.tell(own, mark, url)
     assert (tmp_path / "data" / whereabouts.FILE).stat().st_mode & 0o777 == 0o600
     assert whereabouts.find(own) is None  # somebody else has the port by now
-    says[whereabouts.HEADER] = mark
+    for wrong in (mark, "", whereabouts.proof(mark, "x")):  # heard from it, or from another answer of it
+        says[whereabouts.HEADER] = wrong
+        assert whereabouts.find(own) is None
+    del says[whereabouts.HEADER]
+    says["knows"] = mark
     assert whereabouts.find(own) == url
     assert whereabouts.find(config(tmp_path / "data", url="redis://other:6379")) is None
     assert whereabouts.find(config(tmp_path / "elsewhere")) is None
@@ -65,7 +72,7 @@ def test_its_own_is_found(
 def test_a_redirect_leads_nowhere(tmp_path: Path, listener: tuple[str, dict[str, str]]) -> None:
     (url, says), own, mark = listener, config(tmp_path), whereabouts.mark()
     whereabouts.tell(own, mark, url)
-    says |= {"status": "302", "Location": f"{url}/x", whereabouts.HEADER: mark}
+    says |= {"status": "302", "Location": f"{url}/x", "knows": mark}
     assert whereabouts.find(own) is None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from guardproxy.api.messages import ask_of
@@ -27,6 +28,7 @@ FINISHES = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"
 REASONS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length"}
 OWN = ("model", "messages", "tools", "tool_choice", "stream_options", "n", "max_tokens")
 SYSTEM = ("system", "developer")
+_ids = count(1)  # Claude Code takes answers of one id for parts of one message
 
 
 def request(chat: Json) -> Json:
@@ -170,7 +172,7 @@ def whole(said: Said) -> bytes:
     if isinstance(said.raw, bytes):
         return said.raw
     made: Json = {
-        "id": "msg_1",
+        "id": f"msg_{next(_ids)}",
         "type": "message",
         "role": "assistant",
         "model": "mock-1",
@@ -205,7 +207,7 @@ def events(said: Said, *, usage: bool) -> list[bytes]:
     if said.raw is not None:
         return [said.raw] if isinstance(said.raw, bytes) else list(said.raw)
     counted = _usage(said.usage) if said.usage is not None else {}
-    base = {"id": "msg_1", "type": "message", "role": "assistant", "model": "mock-1", "content": []}
+    base = {"id": f"msg_{next(_ids)}", "type": "message", "role": "assistant", "model": "mock-1", "content": []}
     begun = {**base, "stop_reason": None, "stop_sequence": None, "usage": {**counted, "output_tokens": 1}}
     if not counted:
         del begun["usage"]

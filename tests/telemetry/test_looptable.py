@@ -105,7 +105,7 @@ def test_calls_that_the_agent_did_not_get():
         (
             Objected("tools.deny", "read_file", "refuse", "observe", 1, CALL),
             RESULT8,
-            "observe (would refuse) tools.deny x1",
+            "observe (would refuse) tools.deny",
         ),
     ],
     ids=str,
@@ -182,6 +182,50 @@ def test_reasons_are_told_below_the_table():
         *[why] * 2,
         "turn 4: observe repeated_call x3 (exempted): read_file: 3 equal results",
     ]
+
+
+def test_what_people_decided_stands_between_the_turns():
+    first, last = records(turn(1), cut(3))
+    people = [(last["at_ms"] + 1, "reset by ann"), (first["at_ms"] + 1, "pause by bob")]
+    why = f"turn 3: cut repeated_call x6: {last['reason']}"
+
+    assert reasons([first, last], people) == ["pause by bob", why, "reset by ann"]
+    assert reasons([], people) == ["pause by bob", "reset by ann"]
+
+
+@pytest.mark.parametrize(
+    ("run", "end"),
+    [
+        ((turn(1, decision=Decision("observe", rule="cycle", count=4), outcome="finished"),), " · finished"),
+        ((turn(1, outcome="finished"), turn(2)), " · no intervention"),
+        ((turn(1, outcome="finished"), turn(2, thread="sub")), " · finished"),
+        ((turn(1, decision=Decision("deny", rule="budget.turns", count=20), outcome="denied"),),
+         " · deny x1 · denied by budget.turns"),
+        ((cut(1), turn(2)), " · cut x1"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_end_is_named_with_what_ended_it(run, end):
+    """What a rule only saw in the last turn has ended nothing, and a run that went on has not ended."""
+    assert summary(records(*run)).endswith(end)
+
+
+def test_limits_and_people_are_not_counted():
+    """Of a limit the number is how high it is, in the unit counted."""
+    denied = turn(1, decision=Decision("deny", rule="budget.cost_usd", count=20_000_000))
+    paused = turn(2, decision=Decision("pause", rule="paused.operator", count=3))
+    one, two = rows_of(records(denied, paused))
+
+    assert (one.action, two.action) == ("deny budget.cost_usd", "pause paused.operator")
+
+
+def test_what_was_only_noted_of_a_call_is_told_once():
+    noted = Decision("observe", rule="tools.deny", count=1, would="refuse", mode="observe")
+    (row,) = rows_of(
+        records(turn(1, decision=noted, objected=(Objected("tools.deny", "f", "refuse", "observe", 1, CALL),)))
+    )[:1]
+
+    assert row.action == "observe (would refuse) tools.deny"
 
 
 def test_parallel_calls_share_a_loop_number():

@@ -21,6 +21,7 @@ from guardproxy.http.auditing import Actor
 from guardproxy.http.sealed import CHECKPOINT, Held, Sealer
 from guardproxy.http.tokens import Keyring
 from guardproxy.store.approvals import Approval
+from guardproxy.store.policies import Kept
 from guardproxy.store.redis import Store
 from guardproxy.store.registry import Key, Org, Secret, Team
 from tests.running import Running, fetch, provider
@@ -68,6 +69,7 @@ def filled(proxy: Running) -> tuple[str, str]:
         await ring.create("another", "owner", Actor("a test"))
         for one in (Org("default"), Team("default", "web"), Key("k00000000000a", secrets=(Secret("d" * 64, "gp-…"),))):
             await store.registry.put(one)
+        await store.policies.put(Kept("careful", {"mode": "observe"}))
         return secret, made.id
 
     return reach.ask(config, work)
@@ -86,6 +88,9 @@ parameters = { "path.id" = "q1" }
 [[operations]]
 include-path-regex = "/keys/"
 parameters = { "path.id" = "k00000000000a" }
+[[operations]]
+include-path-regex = "/policies/"
+parameters = { "path.id" = "careful" }
 [[operations]]
 include-path-regex = "/teams/"
 parameters = { "path.id" = "web" }

@@ -70,6 +70,7 @@ __all__ = [
     "waited",
     "was_paused",
     "was_stopped",
+    "way_on",
 ]
 
 
@@ -162,6 +163,11 @@ def summary(language: str, decision: Decision, progress: Progress) -> str:
         words.OPEN_BUDGET if budget else words.OPEN_OVER if decision.over or decision.rule == "operator" else words.OPEN
     )
     return "\n".join(lines)
+
+
+def way_on(language: str, how: str) -> str:
+    """The line that says by which command a run goes on."""
+    return str(LANGUAGES[language].HOW).format(how=harmless(how))
 
 
 def refusal(language: str, rule: str, facts: Facts, period: int = 1) -> str:

@@ -16,12 +16,16 @@ from guardproxy.core.view import View
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`put_back`: earlier advice that stands in this request again. `language`: en or zh. `deny_status`: HTTP."""
+    """`put_back`: earlier advice that stands in this request again. `language`: en or zh. `deny_status`: HTTP.
+
+    `where`: options with which commands reach the store of this proxy.
+    """
 
     view: View
     language: str
     put_back: tuple[AppendText, ...] = ()
     deny_status: int = 400
+    where: str = ""
 
 
 def place(ask: Ask) -> int | None:

@@ -6,7 +6,7 @@ the second retry layers repeat it (`clients`, surprise 2). A rate is 429 `rate_l
 
 from __future__ import annotations
 
-from guardproxy.core import advice
+from guardproxy.core import advice, commands
 from guardproxy.core.advice import limits
 from guardproxy.core.edit import Edit, Reject
 from guardproxy.core.interventions._context import Context, progress
@@ -21,4 +21,7 @@ def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...
     if decision.rung is not Rung.CUT:  # a rate: the run goes on in a moment
         return (Reject(BUSY, "rate_limit_exceeded", limits.rate_reached(context.language, decision)),)
     text = advice.summary(context.language, decision, progress(ask, decision))
+    if decision.refused is None or not decision.refused.key:  # of the run, not of whose it is
+        how = commands.extend(context.view.session, decision.rule, context.where)
+        text = f"{text}\n{advice.way_on(context.language, how)}"
     return (Reject(context.deny_status, "budget_exceeded", text),)

@@ -6,7 +6,7 @@ a few times, then HTTP 400 `session_paused`: a loop that waits must not cost a p
 
 from __future__ import annotations
 
-from guardproxy.core import advice
+from guardproxy.core import advice, commands
 from guardproxy.core.edit import Edit, Reject, Reply
 from guardproxy.core.interventions._context import Context, progress
 from guardproxy.core.model import Ask, Decision
@@ -20,17 +20,17 @@ def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...
     """The notice, or the error once it was given often enough."""
     view = context.view
     if view.paused:
-        text = advice.paused_notice(context.language, view.paused, view.paused_why, f"guardproxy {_ends_by(view)}")
+        how = _ends_by(view, decision.reason, context.where)
+        text = advice.paused_notice(context.language, view.paused, view.paused_why, how)
     else:
-        how = "extend" if decision.rule.startswith("budget.") else "resume"
-        told = progress(ask, decision)
-        text = advice.handed_over(context.language, decision, told, f"guardproxy sessions {how} {view.session}")
+        by = "budget" if decision.rule.startswith("budget.") else "loop"
+        how = commands.go_on(view.session, by, decision.rule, context.where)
+        text = advice.handed_over(context.language, decision, progress(ask, decision), how)
     return (Reject(STATUS, "session_paused", text),) if decision.over else (Reply(text),)
 
 
-def _ends_by(view: View) -> str:
+def _ends_by(view: View, why: str, where: str) -> str:
     """The command by which a person lets the run go on."""
     if view.paused == "approval":
-        asks = view.status == "need_human"
-        return f"approvals answer {view.approval} TEXT" if asks else f"approvals approve {view.approval}"
-    return f"sessions {'extend' if view.paused == 'budget' else 'resume'} {view.session}"
+        return commands.decide(view.approval, question=view.status == "need_human", where=where)
+    return commands.go_on(view.session, view.paused, why, where)

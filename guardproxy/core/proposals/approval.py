@@ -56,5 +56,5 @@ class Approval:
             return None
         why = f": {rule.reason}" if rule.reason else ""
         return Objection(
-            position, "pause", RULE, "", f"{call.name.strip()} needs approval by {rule.tool}{why}", self.mode
+            position, "pause", RULE, "", f"{call.name.strip()} needs approval by {rule.label}{why}", self.mode
         )

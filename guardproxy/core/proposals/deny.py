@@ -59,5 +59,5 @@ class Deny:
         text = advice.denied(self._case.language, call.name, rule.reason)
         why = f": {rule.reason}" if rule.reason else ""
         return Objection(
-            position, "refuse", RULE, text, f"{call.name.strip()} is forbidden by {rule.tool}{why}", self.mode
+            position, "refuse", RULE, text, f"{call.name.strip()} is forbidden by {rule.label}{why}", self.mode
         )

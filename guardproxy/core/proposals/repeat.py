@@ -154,7 +154,7 @@ class Repeat:
         made = max([loop.count, *(one.count for one in self._case.decision.findings if one.subject == loop.subject)])
         text = advice.refusal(self._case.language, loop.rule, self._facts(near, call, made), loop.unit)
         count = made + 1 + tries.refusals
-        reason = f"{call.name.strip()} again, for the {count}. time in a loop that was told to stop"
+        reason = f"{call.name.strip()} again, which makes {count} times, in a loop that was told to stop"
         return Objection(position, "refuse", loop.rule, text, reason, mode, loop.subject, loop.members, count)
 
     def _near(self, call: Call) -> Fp:

@@ -6,9 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from guardproxy.core.windows import Budget
 from guardproxy.errors import GuardError
 from guardproxy.http.approvals import Desk
 from guardproxy.http.auditing import Actor
+from guardproxy.http.budgeting import Budgeting
 from guardproxy.http.keyring import Keyring as Tenants
 from guardproxy.http.objects._kinds import Model
 from guardproxy.http.sessions import Runs
@@ -23,8 +25,8 @@ from guardproxy.store.redis import Store
 class Call:
     """One request that was admitted. `body` and `query` are of the route's models; `org` is the one that it is about.
 
-    `expect`: the etag of If-Match, "" = any. `hash_key`: `secrets.Keys.key_hash`. `standing`:
-    the configuration of the proxy that is asked; None where none runs.
+    `expect`: the etag of If-Match, "" = any. `hash_key`: `secrets.Keys.key_hash`. `standing`: the configuration of the
+    proxy that is asked; None where none runs. `in_file`: the budgets of the configuration.
     """
 
     actor: Actor
@@ -40,6 +42,11 @@ class Call:
     switch: Switch | None
     hash_key: bytes
     standing: Standing | None
+    in_file: tuple[Budget, ...] = ()
+
+    def budgets(self) -> Budgeting:
+        """The budgets of the organisation that the request is about."""
+        return Budgeting(self.store, self.org, self.in_file)
 
     def tenants(self) -> Tenants:
         """Orgs, teams and keys, to be changed in the name of who asks."""

@@ -6,13 +6,17 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from guardproxy.errors import BadAsk
+from guardproxy._policies import DEFAULT
+from guardproxy.errors import BadAsk, GuardError
 from guardproxy.http import keyring
 from guardproxy.http.auditing import changed
 from guardproxy.http.keyring import Made
 from guardproxy.http.objects._kinds import NAME, WHOLE, Milliseconds, Model, Named, Signed, after, listing
 from guardproxy.http.objects._route import Call, Route, Told
 from guardproxy.store import registry
+
+SAID = 8
+"""Settings that are named where a policy is looser."""
 
 Globs = Annotated[list[str], Field(max_length=keyring.MOST)]
 Text = Annotated[str, Field(max_length=keyring.LONGEST_NAME)]
@@ -129,10 +133,19 @@ def _told(call: Call, what: str, one: registry.Key, before: registry.Key | None 
 
 
 def _known_policy(call: Call) -> None:
-    """`BadAsk` for a policy that is not in force where this is asked: the key would be refused everywhere."""
+    """`BadAsk` for a policy that is not in force where this is asked: the key would be refused everywhere.
+
+    `GuardError` 403 for a looser one than the default, from the owner of one organisation: it binds them, too.
+    """
     wanted = call.body.policy
-    if wanted and call.standing is not None and wanted not in call.standing.in_force():
+    if not wanted or call.standing is None:
+        return
+    force = call.standing.in_force()
+    if wanted not in force:
         raise BadAsk("there is no such policy (GET /admin/v1/policies)", param="policy")
+    if call.actor.org and (wrong := force[wanted].looser(force[DEFAULT])):
+        told = f"a token for one organisation may only tighten: {wanted} is looser in {', '.join(wrong[:SAID])}"
+        raise GuardError(told, status=403, code="policy_not_tighter", param="policy")
 
 
 async def _own(call: Call) -> str:

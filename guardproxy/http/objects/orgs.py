@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
+from guardproxy.errors import GuardError
 from guardproxy.http.auditing import changed
 from guardproxy.http.objects._kinds import NAME, Milliseconds, Model, Named, Signed, after, listing
 from guardproxy.http.objects._route import Call, Route, Told
+from guardproxy.http.tokens import state
 from guardproxy.store import registry
 
 
@@ -74,7 +77,12 @@ async def _switch(call: Call) -> Told:
 
 
 async def _delete(call: Call) -> Told:
-    """Forget an organisation that has no teams and keys. Its runs and what they used stay."""
+    """Forget an organisation that has no teams, keys and admin tokens. Its runs and what they used stay."""
+    name, now_ms = call.path["id"], time.time_ns() // 1_000_000
+    every = await call.store.tokens.every()
+    if one := next((one for one in every if one.org == name and state(one, now_ms) == "live"), None):
+        told = f"the token {one.id} ({one.name}) is for {name} alone, and would be for another one of that name"
+        raise GuardError(f"{told}: revoke it first", status=409, code="in_use")
     return _told(call, "delete", await call.tenants().delete_org(call.path["id"], call.expect))
 
 

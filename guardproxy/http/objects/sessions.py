@@ -26,7 +26,7 @@ class Change(Model):
 
 
 class Session(Model):
-    """A run as it stands. `used` is in the units counted: tokens, milliseconds, micro-dollars."""
+    """A run as it stands. `used`: by the names and in the units of `policy.limits` (turns, tokens, dollars)."""
 
     session: str
     state: State
@@ -35,7 +35,7 @@ class Session(Model):
     closed_by_rule: str | None
     outcome: str | None
     turns: int
-    used: dict[str, int]
+    used: dict[str, int | float]
     agent: Annotated[str | None, Field(description="A digest of its instructions")]
     last_rule: str | None
     threads: list[str]

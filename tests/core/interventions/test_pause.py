@@ -22,7 +22,10 @@ def carried_out(decision: Decision, language: str = "en", **view: str) -> tuple[
 
 HELD: dict[str, tuple[dict[str, str], Decision, tuple[str, ...]]] = {
     # how the store says that it is held, the decision, what the answer says
-    "by a person": ({"paused": "operator"}, PAUSED, ("look at the numbers", "guardproxy sessions resume run-7")),
+    "by a person": (
+        {"paused": "operator", "paused_why": "look at the numbers"},
+        PAUSED,
+        ("look at the numbers", "guardproxy sessions resume run-7")),
     "by an approval": (
         {"paused": "approval", "approval": "apr_1"},
         replace(PAUSED, rule="tools.approval", reason="delete"),
@@ -41,11 +44,12 @@ HELD: dict[str, tuple[dict[str, str], Decision, tuple[str, ...]]] = {
         ("guardproxy approvals answer apr_1 TEXT",),
     ),
     "by a budget, later": (
-        {"paused": "budget"}, replace(PAUSED, rule="paused.budget"), ("guardproxy sessions extend run-7",)),
+        {"paused": "budget"}, replace(PAUSED, rule="paused.budget", reason="limit wall_seconds of 2 s: 3 s used"),
+        ("guardproxy sessions extend run-7 --seconds SECONDS",)),
     "by a budget, once": (
         {},
         Decision("pause", Rung.CUT, "budget.cost_usd", 1, "limit cost_usd of $1.00: $1.00 used"),
-        ("$1.00 used", "guardproxy sessions extend run-7"),
+        ("$1.00 used", "guardproxy sessions extend run-7 --cost DOLLARS"),
     ),
 }  # fmt: skip
 

@@ -33,7 +33,7 @@ def test_the_reason_holds_no_content_and_the_text_waits_for_the_person() -> None
     found = inspection(tools=RULES)
     assert found
     (one,) = found.judge([Call("send_mail", '{"to": "a@example.org"}')])
-    assert one.reason == "send_mail needs approval by send_*: it leaves the house"
+    assert one.reason == "send_mail needs approval by send_*(to=*@example.org): it leaves the house"
     assert one.text == ""
 
 

@@ -44,7 +44,7 @@ def test_the_refusal_names_the_rules_reason(language: str, words: str) -> None:
     for part in (words, "delete_row", "data is kept"):
         assert part in one.text
     assert one.reason == "delete_row is forbidden by delete_*: data is kept"
-    assert other.reason == "sh is forbidden by sh"
+    assert other.reason == "sh is forbidden by sh(paths=/etc)"
     assert "/etc/hosts" not in other.reason, "a reason is logged; it holds no content"
 
 

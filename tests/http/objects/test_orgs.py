@@ -51,6 +51,18 @@ async def test_one_with_teams_or_keys_stays(api: Api) -> None:
         assert (await api.ask("DELETE", path)).status == 200
 
 
+async def test_one_that_a_token_is_for_stays(api: Api) -> None:
+    """Else it would be for whoever takes the name next."""
+    await api.ask("POST", "/orgs", {"name": "acme"})
+    await api.token("root", "owner")
+    one = await api.token("of acme", "viewer", org="acme")
+    got = await api.ask("DELETE", "/orgs/acme", {}, "root")
+    assert (got.status, got.code) == (409, "in_use")
+    assert one in got.body["detail"]
+    await api.ask("POST", f"/tokens/{one}/revoke", {}, "root")
+    assert (await api.ask("DELETE", "/orgs/acme", {}, "root")).status == 200
+
+
 async def test_pages(api: Api) -> None:
     """In the order of names; what comes or goes in between moves nothing else."""
     for number in range(5):

@@ -112,6 +112,21 @@ async def test_a_policy_that_a_key_is_for_stays(api: Api) -> None:
     assert (await api.ask("DELETE", "/policies/careful", {})).status == 200
 
 
+async def test_the_owner_of_one_organisation_may_only_tighten(api: Api) -> None:
+    await api.ask("POST", "/orgs", {"name": "globex"})
+    await api.ask("PUT", "/policies/careful", {"document": {"preset": "strict"}})
+    await api.token("root", "owner")
+    await api.token("of globex", "owner", org="globex")
+    got = await api.ask("POST", "/keys", {"policy": "watched"}, "of globex")
+    assert (got.status, got.code, got.body["param"]) == (403, "policy_not_tighter", "policy")
+    assert "mode" in got.body["detail"]
+    key = (await api.ask("POST", "/keys", {"policy": "careful"}, "of globex")).body["id"]
+    assert (await api.ask("PATCH", f"/keys/{key}", {"policy": "watched"}, "of globex")).code == "policy_not_tighter"
+    assert (await api.ask("PATCH", f"/keys/{key}", {"policy": "default"}, "of globex")).status == 200
+    assert (await api.ask("PATCH", f"/keys/{key}", {"policy": "watched"}, "root")).status == 200
+    assert (await api.ask("GET", "/policies", None, "of globex")).code == "other_org"
+
+
 async def test_of_ten_who_saw_the_same_one_changes_it(api: Api) -> None:
     await api.ask("PUT", "/policies/careful", {"document": {}})
     asked = [

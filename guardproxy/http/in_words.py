@@ -1,0 +1,104 @@
+"""A run in words, for commands: a row of a list, a paragraph, and what lets it go on where it does not."""
+
+from __future__ import annotations
+
+import re
+
+from guardproxy.core import commands
+from guardproxy.core.budget import DIMENSIONS
+from guardproxy.core.scoped_exemption import moment
+from guardproxy.http.sealed import Sealer
+from guardproxy.http.sessions import Run, Runs
+from guardproxy.http.terminal import visible
+from guardproxy.store.redis import Store
+
+AGENT = 8
+"""Digits of an agent's digest that are shown: enough to tell one's agents apart."""
+
+TENANT = re.compile(r"limit \w+ \((?!span|session)")
+"""Begins the reason of a limit that is not the run's."""
+
+
+def name(run: Run) -> str:
+    """Its id, for a terminal."""
+    return visible(run.known.session)
+
+
+HEADS = ("session", "state", "outcome", "turns", "cost", "agent", "last rule", "last turn")
+"""Over the rows."""
+
+
+def row(run: Run) -> tuple[str, ...]:
+    """For a table of them."""
+    known = run.known
+    cost = DIMENSIONS["cost_microusd"].show(known.used.get("cost_microusd", 0))
+    told = (run.outcome or "–", str(known.turn), cost, run.agent[:AGENT] or "–", run.rule or "–")
+    state = _state(run) if known.by != "approval" else f"{known.state} by approval"  # its id: see `approvals list`
+    return (visible(known.session), state, *told, moment(known.at_ms))
+
+
+def _state(run: Run) -> str:
+    known = run.known
+    if run.limit is not None:
+        return f"{known.state}, stopped by a limit"
+    why = f": {visible(known.why, 60)}" if known.why else ""
+    return f"{known.state} by {visible(known.by)}{why}" if known.by else known.state
+
+
+def paragraphs(run: Run, where: str = "") -> list[str]:
+    """All that is to know of one, a fact a line, then its history. `where`: options with which commands reach it."""
+    known, limit = run.known, run.limit
+    _, _, outcome, turns, _, _, rule, last = row(run)
+    facts = {
+        "session": visible(known.session),
+        "state": _state(run),
+        "outcome": outcome,
+        "why": f"{visible(limit['reason'])} (rule: {limit['rule']})" if limit else "",
+        "to go on": _goes_on(run, where),
+        "turns": f"{turns} since {moment(known.started_ms)}, the last at {last}",
+        "used": ", ".join(
+            f"{x.setting} {x.show(used)}" for x in DIMENSIONS.values() if (used := known.used.get(x.name))
+        ),
+        "agent": run.agent or "–",
+        "last rule": rule,
+        "threads": f"{len(known.threads)}: {', '.join(visible(one, 40) for one in known.threads[:5])}",
+    }
+    lines = [f"{name:<11}{text}" for name, text in facts.items() if text]
+    if run.answer is not None:
+        said = (run.answer.text, *(f"{tool}({given})" for tool, given in run.answer.calls))
+        lines += [f"{'answer':<11}{visible(text)} (not handed on)" for text in said if text]
+        lines += [f"{'not passed':<11}{visible(one)}" for one in run.answer.wrong]
+    lines.append("history" if run.history else "history    nobody changed anything")
+    for one in run.history:
+        why = f": {visible(one.why)}" if one.why else ""
+        lines.append(f"  {moment(one.at_ms)}  {visible(one.what)} by {visible(one.by) or 'nobody'}{why}")
+    return lines
+
+
+async def standing(store: Store, org: str, session: str, where: str = "") -> list[str]:
+    """How a run stands that does not just go on, and what lets it: lines for who looks at its turns."""
+    known = await store.session_state(org, session.encode("utf-8", "replace").decode())
+    if known is None:  # its first request was refused: it never began
+        return []
+    run = await Runs(store, Sealer(bytes(32)), org).of(known)
+    stands = _state(run)
+    if stands == "active":
+        return []
+    on = _goes_on(run, where)
+    return [f"state: {stands}", *([f"to go on: {on}"] if on else [])]
+
+
+def _goes_on(run: Run, where: str) -> str:
+    """The command that lets a run go on; "" where it goes on by itself."""
+    known, limit = run.known, run.limit
+    if limit:  # of the run, not of whose it is: that is for whoever governs those
+        return "" if TENANT.match(limit["reason"]) else commands.extend(known.session, limit["rule"], where)
+    if known.state not in ("paused", "need_human", "closed"):
+        return ""
+    if known.by == "approval":  # why: its id and the tool
+        return commands.decide(known.why.partition(" ")[0], question=known.state == "need_human", where=where)
+    if known.by.startswith("budget"):
+        return commands.extend(known.session, f"{known.by} {known.why}", where)
+    if known.closed:  # by a person, for good
+        return commands.command("sessions", "reset", known.session, where=where)
+    return commands.go_on(known.session, known.by, "", where) if known.by else ""

@@ -1,0 +1,203 @@
+"""A company's day in short: three orgs, four teams each, ten keys each, four real workers that are killed at random. No
+budget is passed, nothing stays held, and the ledger of usage says what the budgets say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from guardproxy.core.usage import FIELDS, day_of, days
+from guardproxy.core.windows import Budget
+from guardproxy.http.keyring import Keyring, Made
+from guardproxy.secrets import derive
+from guardproxy.store.redis import Store
+from guardproxy.store.registry import Org, Team
+from tests.accept.processes import Served, serving, until
+from tests.live import Got, Json, Provider, Said, serve
+
+pytestmark = [
+    pytest.mark.verify,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
+]
+
+CALLS, AT_ONCE, WORKERS, ORGS, TEAMS, KEYS = 10_000, 500, 4, 3, 4, 10
+KILL_EVERY_S = 2.0
+LEASE_S = 4
+SECRET = "a secret for tests only, long enough"
+MOST = 400
+"""Tokens of output that a call asks for at most, at 10 micro-dollars each."""
+
+AT_A_TIME = 120
+ORG_LIMIT, TEAM_LIMIT, KEY_LIMIT = 2_000_000, 620_000, 9_000
+CONFIG = {
+    "auth": "keys",
+    "policy": {"profile": "none"},
+    "upstream": {"api_key": "sk-provider"},
+    "prices": {"models": {"*": {"input": 1, "output": 10}}},
+    "store": {"lease_seconds": LEASE_S},
+    "telemetry": {"log_level": "error"},
+}
+
+
+@dataclass
+class Load:
+    """What is known outside of the proxy, by the number of a call."""
+
+    chance: random.Random
+    real: dict[int, int] = field(default_factory=dict)  # micro-dollars, by the provider
+    whose: dict[int, tuple[str, str, str]] = field(default_factory=dict)
+    hold: dict[int, int] = field(default_factory=dict)
+    outcome: dict[int, str] = field(default_factory=dict)
+    killed: int = 0
+
+    def answer(self, got: Got) -> Said:
+        asked = got.json
+        number = int(asked["messages"][0]["content"].split()[1])
+        made = round(asked["max_tokens"] * self.chance.uniform(0, 1.1))
+        self.real[number] = 10 + 10 * made
+        usage = {"prompt_tokens": 10, "completion_tokens": made, "total_tokens": 10 + made}
+        return Said("ok", usage=usage, wait=asyncio.sleep(self.chance.uniform(0, 0.03)))
+
+
+async def company(store: Store) -> list[tuple[str, str, Made]]:
+    ring, made = Keyring(store.registry, derive(SECRET).key_hash, "a test"), []
+    for org in (f"org{number}" for number in range(ORGS)):
+        budgets = (
+            Budget("org", "cost_microusd", "total", ORG_LIMIT),
+            Budget("org", "requests", "month", 10**6, "Europe/Berlin"),
+            Budget("org", "concurrent_requests", "now", AT_A_TIME),
+            Budget("model", "cost_microusd", "week", 10**9),
+        )
+        await store.registry.put(Org(org, budgets=budgets))
+        for team in (f"team{number}" for number in range(TEAMS)):
+            limit = Budget("team", "cost_microusd", "total", TEAM_LIMIT)
+            tokens = Budget("key", "total_tokens", "total", KEY_LIMIT)
+            await store.registry.put(Team(org, team, budgets=(limit, tokens)))
+            made += [(org, team, await ring.make_key(org, team)) for _ in range(KEYS)]
+    return made
+
+
+async def one_call(running: Served, load: Load, number: int, org: str, team: str, made: Made) -> None:
+    most = load.chance.randrange(1, MOST)
+    body: Json = {
+        "model": "m",
+        "max_tokens": most,
+        "messages": [{"role": "user", "content": f"Task {number} of many."}],
+    }
+    load.whose[number], load.hold[number] = (org, team, made.key.id), 10 * most + len(json.dumps(body))
+    try:
+        answer = await running.post(body, {"Authorization": f"Bearer {made.secret}"})
+    except (aiohttp.ClientError, TimeoutError):
+        load.outcome[number] = "broken"
+        return
+    load.outcome[number] = "done" if answer.status == 200 else str(answer.json["error"]["code"])
+
+
+async def kill_now_and_then(running: Served, load: Load) -> None:
+    while True:
+        await asyncio.sleep(KILL_EVERY_S)
+        workers = running.workers()
+        if len(workers) > 1:
+            with suppress(ProcessLookupError):
+                os.kill(load.chance.choice(workers), signal.SIGKILL)
+                load.killed += 1
+
+
+async def counters(store: Store, org: str) -> dict[str, tuple[int, int]]:
+    """Used and held by window and dimension."""
+    found: dict[str, tuple[int, int]] = {}
+    for raw in await store._client.command("KEYS", f"gp:[{{]{org}}}:w:*"):
+        flat = await store._client.command("HGETALL", raw)
+        fields = {name.decode(): int(amount) for name, amount in zip(flat[::2], flat[1::2], strict=True)}
+        for name in {name[2:] for name in fields}:
+            found[f"{raw.decode().partition(':w:')[2]} {name}"] = (
+                fields.get(f"u:{name}", 0),
+                fields.get(f"h:{name}", 0),
+            )
+    return found
+
+
+async def nothing_held(store: Store) -> dict[str, dict[str, tuple[int, int]]]:
+    async with asyncio.timeout(60):
+        while True:
+            found = {f"org{number}": await counters(store, f"org{number}") for number in range(ORGS)}
+            if not any(held for one in found.values() for _, held in one.values()):
+                return found
+            await asyncio.sleep(0.2)
+
+
+async def ledger(store: Store, org: str, since_ms: int) -> Counter[str]:
+    """Sums of all rows of an org."""
+    sums: Counter[str] = Counter()
+    for day in days(day_of(since_ms), day_of(await store.usages.now_ms())):
+        for row in await store.usages.day(org, day):
+            sums.update(dict(zip(FIELDS, row.sums, strict=True)))
+    return sums
+
+
+async def test_no_budget_is_passed_and_all_is_accounted_for(tmp_path: Path) -> None:
+    load, provider = Load(random.Random("company")), Provider()
+    provider.script = load.answer
+    config = {**CONFIG, "usage": {"folder": str(tmp_path / "usage")}}
+    async with serve(provider.handle) as upstream, serving(tmp_path, config, upstream, WORKERS) as running:
+        store = await Store.connect(socket_path=running.socket_path, timeout_ms=20_000)
+        keys, since_ms = await company(store), await store.usages.now_ms()
+        await until(lambda: len(running.workers()) == WORKERS, 60)
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def call(number: int) -> None:
+            async with gate:
+                await one_call(running, load, number, *load.chance.choice(keys))
+
+        killing = asyncio.ensure_future(kill_now_and_then(running, load))
+        await asyncio.gather(*(call(number) for number in range(CALLS)))
+        killing.cancel()
+        found = await nothing_held(store)
+        rows = {org: await ledger(store, org, since_ms) for org in found}
+        await store.close()
+
+    outcomes = Counter(load.outcome.values())
+    print(f"\n{CALLS} calls, {load.killed} workers killed: {dict(outcomes)}")
+    assert load.killed > 3
+    assert outcomes["done"] > CALLS // 10
+    assert outcomes["budget_exceeded"] > CALLS // 10
+    assert outcomes["broken"] > 0
+    assert set(outcomes) <= {"done", "broken", "budget_exceeded", "rate_limit_exceeded"}
+    over = AT_A_TIME * MOST  # what calls in flight may cost above their holds: a tenth of the output
+    for org, standing in found.items():
+        exported = [json.loads(line) for file in (tmp_path / "usage" / org).iterdir() for line in file.open()]
+        assert {row["org"] for row in exported} == {org}  # of what was used by then
+        check(load, org, standing, rows[org], over)
+
+
+def check(load: Load, org: str, standing: dict[str, tuple[int, int]], rows: Counter[str], over: int) -> None:
+    used = standing["t:org: cost_microusd"][0]
+    mine = [number for number, (whose, _, _) in load.whose.items() if whose == org]
+    done = sum(load.real[number] for number in mine if load.outcome[number] == "done")
+    broken = [number for number in mine if load.outcome[number] == "broken"]
+    assert done <= used <= done + sum(max(load.hold[number], load.real.get(number, 0)) for number in broken)
+    assert ORG_LIMIT // 2 < used <= ORG_LIMIT + over
+    assert rows["cost_microusd"] == used
+    completed = sum(load.outcome[number] == "done" for number in mine)
+    requests = next(amount for name, (amount, _) in standing.items() if name.startswith("M:org:"))
+    assert rows["requests"] == requests
+    assert completed <= requests <= completed + len(broken)
+    assert rows["holds_expired"] <= len(broken)
+    teams = [amount for name, (amount, _) in standing.items() if name.startswith("t:team:")]
+    assert sum(teams) == used
+    assert max(teams) <= TEAM_LIMIT + over
+    tokens = [amount for name, (amount, _) in standing.items() if name.startswith("t:key:")]
+    assert max(tokens) <= KEY_LIMIT + over // 10
+    assert sum(amount for name, (amount, _) in standing.items() if name.startswith("w:model:")) == used
