@@ -163,6 +163,20 @@ async def test_a_loop_is_seen_nudged_and_cut(store: Store, stream: bool, how: st
 
 
 @both
+async def test_advice_that_the_provider_has_is_not_lost(store: Store, stream: bool) -> None:
+    """What was said on an earlier turn is not in this request: it is not said again for that."""
+    async with live(store, surface=responses) as running:
+        strict = Strict(running, lambda number: Said(calls=[search("xy"[number % 2], number)]), stream=stream)
+        client = Client(running, strict)
+        await client.send("Find the refund policy.")
+        while client.verdicts[-1] != "nudge":
+            await client.results()
+        await client.results()  # half of a cycle further: it counts no more than before
+        assert client.verdicts[-1] in ("pass", "observe")
+        assert words(strict.seen[-1]).count(GUARD_MARK) == 1
+
+
+@both
 async def test_calls_that_were_taken_out_of_the_last_answer(store: Store, stream: bool) -> None:
     async with live(store, surface=responses) as running:
         strict = Strict(running, lambda number: Said(calls=[search("x", number)]), stream=stream)
@@ -257,6 +271,31 @@ async def test_a_call_that_a_person_has_to_allow(store: Store, stream: bool) -> 
         assert client.answers[-1].headers["x-guardproxy-session-id"] == session
         kinds = [item.get("type") or item["role"] for item in strict.seen[-1]]
         assert kinds.count("function_call") == 1
+
+
+@both
+async def test_a_call_that_a_person_does_not_allow(store: Store, stream: bool) -> None:
+    """The call stands in the conversation with what came of it, once; our notice is not the model's words."""
+    asked = ("send_mail", '{"q":"to all"}', "call_m00000001")
+    async with live(
+        store, surface=responses, policy={"refuse": "enforce"}, tools={"approval": ["send_mail"]}
+    ) as running:
+        strict = Strict(running, lambda _: Said("I write to all.", [asked]), stream=stream)
+        client = Client(running, strict)
+        await client.send("Tell them.")
+        name = next(one for one in (client.message["content"] or "").split() if one.startswith("apr_")).strip("`.,")
+        await store.approvals.decide("default", name, "deny", "someone", "not to all")
+        strict.made = lambda _: Said("I leave it.")
+        for new in ("What now?", "And now?"):
+            await client.send([{"role": "user", "content": new}])
+            assert client.message["content"] == "I leave it."
+            last = strict.seen[-1]
+            kinds = [item.get("type") or item["role"] for item in last]
+            assert kinds.count("function_call") == kinds.count("function_call_output") == 1
+            assert "not to all" in words(last)
+            assert name not in words(last), "our notice"
+            assert last[-1]["content"] == new
+        assert len({answer.headers["x-guardproxy-session-id"] for answer in client.answers}) == 1
 
 
 async def test_an_answer_of_ours_that_nobody_remembers(store: Store) -> None:
