@@ -84,10 +84,18 @@ def identity(turn: Turn) -> Identity:
 
 
 def keep(turn: Turn, view: View) -> None:
-    """Remember the answer of a turn that is over, as the client was given it."""
-    surface, done, ask = turn.surface, turn.outcome, turn.ask
-    if not hasattr(surface, "recall") or done.outcome != "answered" or not surface.stored(ask):
+    """Remember the answer of a turn that is over, as the client was given it. Never raises: a turn must be settled."""
+    if not hasattr(turn.surface, "recall") or turn.outcome.outcome != "answered":
         return
+    try:
+        if turn.surface.stored(turn.ask):
+            _keep(turn, view)
+    except Exception:  # noqa: BLE001  # said in the docstring
+        turn.proxy.fault("remembering an answer")
+
+
+def _keep(turn: Turn, view: View) -> None:
+    surface, done, ask = turn.surface, turn.outcome, turn.ask
     halted = turn.look is not None and bool(turn.look.watcher.halted)
     upstream = "" if halted else done.response_id
     given = [turn.joint.base.get("id")] if turn.joint is not None else []

@@ -13,6 +13,7 @@ import pytest
 
 from guardproxy.core.fingerprint import GUARD_MARK
 from guardproxy.store.redis import Store
+from tests.http_store import held
 from tests.live import Answer, Got, Json, Live, Said, live, unique
 from tests.surfaces import responses
 
@@ -155,6 +156,7 @@ async def test_a_loop_is_seen_nudged_and_cut(store: Store, stream: bool, how: st
         await client.send([{"role": "user", "content": "Then look at page 3."}])
         assert client.message["content"] == "It is on page 3."
         last = strict.seen[-1]
+        assert client.answers[-1].headers["x-guardproxy-edit"] == "history"
         assert last[-2]["role"] == "assistant", "our words stand where they were said"
         assert GUARD_MARK in words(last[-2:-1])
         await client.send("And page 4?")  # after an answer of its own the provider has it all
@@ -309,6 +311,21 @@ async def test_an_answer_of_ours_that_nobody_remembers(store: Store) -> None:
         answer = await running.post(body)
         assert answer.status == 200
         assert running.provider.got[-1].json == body
+
+
+async def test_an_answer_that_cannot_be_remembered_is_given_all_the_same(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        message = "no room"
+        raise ValueError(message)
+
+    async with live(store, surface=responses) as running:
+        monkeypatch.setattr(running.proxy.sealer, "seal", broken)
+        answer = await running.post({"model": "m", "input": unique("hi")})
+        assert answer.status == 200
+        await running.proxy.quiet()
+        assert await held(store, {answer.headers["x-guardproxy-session-id"]}) == {}
 
 
 async def test_what_is_not_stored_is_not_remembered(store: Store) -> None:
