@@ -109,6 +109,8 @@ def _keep(turn: Turn, view: View) -> None:
     instead = next((back.instead for back in turn.kept if back.instead), "")
     said = surface.Said(done.text, done.calls, upstream, front, done.message, instead)
     found, needed = surface.keep(ask, said, view.session, view.thread, ids)
+    if not (needed or turn.before or turn.opening.identity.fresh):
+        return  # this client sends its whole history: nobody goes on by the id, and each turn would take its room
     for name, raw in found.items():
         where = _name(turn, name)
         sealed = turn.proxy.sealer.seal(CHAIN, where, raw)

@@ -300,6 +300,20 @@ async def test_a_call_that_a_person_does_not_allow(store: Store, stream: bool) -
         assert len({answer.headers["x-guardproxy-session-id"] for answer in client.answers}) == 1
 
 
+async def test_of_a_client_that_sends_its_whole_history_one_answer_is_kept(store: Store) -> None:
+    async with live(store, surface=responses) as running:
+        history: list[Json] = [{"role": "user", "content": unique("find it")}]
+        for number in range(4):
+            running.provider.script = lambda _, n=number: Said(calls=[search(f"x{n}", n)])
+            answer = await running.post({"model": "m", "input": history, "tools": TOOLS})
+            made = answer.json["output"]
+            history = [*history, *made, output(made[0]["call_id"], f"found {number} of many")]
+        await running.proxy.quiet()
+        keys = await store._client.command("KEYS", "*chain:*")
+        assert isinstance(keys, list)
+        assert len(keys) == 1
+
+
 async def test_an_answer_of_ours_that_nobody_remembers(store: Store) -> None:
     async with live(store, surface=responses) as running:
         body = {"model": "m", "input": "hi", "previous_response_id": "resp_guardproxy_gone"}
