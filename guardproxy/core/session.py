@@ -16,7 +16,7 @@ from guardproxy.core.brought import adding, brought, last_answered
 from guardproxy.core.fact import BOUNDARY, pack, reported, stamp, unpack
 from guardproxy.core.fingerprint import GUARD_MARK, Defaults, Fingerprinter
 from guardproxy.core.harness import is_harness
-from guardproxy.core.model import NO_FP, Ask, Call, Step, Trail
+from guardproxy.core.model import NO_FP, Ask, Call, Message, Step, Trail
 from guardproxy.core.rounds import Round, latest, rounds
 from guardproxy.core.tenant import owned
 from guardproxy.core.view import Identity, RoundFact, TurnFact, View
@@ -208,6 +208,18 @@ def _called(turn: Round, printer: Fingerprinter, defaults: Defaults) -> _Called:
         counts[f"call:{exact}"] = 1  # equal calls of one round are one occurrence
     digest = exact if len(turn.calls) == 1 else round_digest(printer, turn.calls, turn.text)  # of one it is the call's
     return digest, tuple(facts), counts
+
+
+def carried_out(pairs: Sequence[tuple[Call, Message | None]], printer: Fingerprinter, now_ms: int) -> tuple[bytes, ...]:
+    """The facts of calls that the provider has carried out inside one answer: a round, whatever their order was.
+
+    In one round equal calls are one occurrence: nobody could have said anything between them.
+    """
+    if not pairs:
+        return ()
+    calls, results = tuple([call for call, _ in pairs]), tuple([result for _, result in pairs])
+    _, facts, _ = _called(Round(0, "", calls, results, None), printer, {})
+    return tuple([stamp(fact, now_ms) for fact in facts])
 
 
 def _spoken(turn: Round, printer: Fingerprinter, now_ms: int, *, genuine: bool) -> tuple[bytes, ...]:

@@ -187,7 +187,7 @@ class Proxy:
     async def _route(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         tenant = NOBODY if self.tenancy is None else request[TENANT]
         surface = target.surface
-        if surface is None or request.method == "OPTIONS":
+        if surface is None or request.method == "OPTIONS" or passing.websocket(request):
             return await passing.forward(self, request, target.path, tenant)
         if request.method != "POST":
             message = f"{request.method} is not a method of {target.route}; use POST"

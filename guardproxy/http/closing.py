@@ -46,7 +46,7 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         done.answer,
         {
             "turns": 0 if decision.action == "deny" and turn.overrun is None else 1,
-            "tool_calls": done.call_count,
+            "tool_calls": done.call_count + len(done.hosted),
             "input_tokens": usage.input,
             "output_tokens": usage.output,
             "total_tokens": usage.input + usage.output,
@@ -59,8 +59,8 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
     told.record, told.usage, told.offset_ms, told.count = record_of(report), usage, turn.offset_ms, turn.ask.count
     told.charge = charging.charge(turn, report).numbers()
     told.status, told.waits_for, told.ledger = status_after(turn), done.waits_for, ledger_of(turn, view)
-    if done.too_long:
-        told.facts = (pack(proxy.printer.refused_length(done.ended_ns // 1_000_000 + turn.offset_ms)),)
+    if done.too_long or done.hosted:
+        told.facts = _facts(turn)
     if episode:
         told.episodes = (pack_episode(episode),)
     if decision.action != "pass":
@@ -68,6 +68,15 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         told.pause, told.pause_why = paused_by(turn), decision.reason if decision.action == "pause" else ""
     closing: Closing = told
     return closing
+
+
+def _facts(turn: Turn) -> tuple[bytes, ...]:
+    """What the answer itself adds to the run's steps: a refused length, or what the provider has carried out."""
+    done, printer = turn.outcome, turn.proxy.printer
+    now_ms = done.ended_ns // 1_000_000 + turn.offset_ms
+    if done.too_long:
+        return (pack(printer.refused_length(now_ms)),)
+    return session.carried_out(done.hosted, printer, now_ms)
 
 
 def ledger_of(turn: Turn, view: View) -> dict[str, bytes]:

@@ -210,7 +210,8 @@ def _each_id_once(here: Message | None, backs: Sequence[PutBack]) -> list[PutBac
     taken = {call.id for call in here.calls if call.id} if here else set()
     kept = []
     for back in backs:
-        ids = [one for _, raw in back.calls if (one := json.loads(raw).get("id"))]
+        calls = [json.loads(raw) for _, raw in back.calls]
+        ids = [one for call in calls if (one := call.get("call_id") or call.get("id"))]
         if len({*ids} - taken) < len(ids):
             kept.append(PutBack(back.index, back.before, said=back.said, instead=back.instead))
         else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from guardproxy.core import session
 from guardproxy.core.view import Opening, TurnFact, View
 from guardproxy.errors import StoreError
-from guardproxy.http import charging, room
+from guardproxy.http import charging, remembering, room
 
 if TYPE_CHECKING:
     from guardproxy.core.model import Ask
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def opening_of(turn: Turn) -> Opening:
     """What the store is asked. The turn learns its prices on the way, what it may need, and whose budgets those are."""
     proxy, ask, tenant = turn.proxy, turn.ask, turn.tenant
-    identity = session.identify(ask, proxy.printer, tenant.scope, tenant.owner)
+    identity = remembering.identity(turn)
     if not identity.fresh and not proxy.knows(identity):
         ask = turn.ask = turn.surface.widen(ask)
     turn.rates = proxy.prices.rates(ask.model, ask.parsed.get("service_tier"))

@@ -95,6 +95,7 @@ class Outcome:
     error_type: str = ""
     calls: tuple[Call, ...] = ()
     dropped: tuple[Call, ...] = ()
+    hosted: tuple[tuple[Call, Message | None], ...] = ()  # calls that the provider has carried out, with their results
     written: tuple[Call, ...] = ()  # calls that stand in the text, of an agent that has no others
     text: str = ""
     text_chars: int = 0
@@ -128,6 +129,7 @@ class Outcome:
     approval: tuple[str, str] = ("", "")  # id and state
     decided: tuple[PutBack, ...] = ()  # what stands in the request because of it, from now on
     waits_for: str = ""  # id of the approval that the thread waits for from now on
+    message: bytes = b""  # an answer that was kept back, and is given now
     notices: list[str] = field(default_factory=list)  # for the header of that name
     stands: str = ""  # our words in the place of calls that were taken out, where no text was left
     held: Held | None = None  # what it is about, where the client was told that it waits
@@ -186,8 +188,9 @@ class Outcome:
         self.calls, self.dropped, self.call_count, self.text, self.text_chars = (), (), 0, "", 0
         self.sent = self.lost = self.partial = False
 
-    def released(self, message: Message) -> None:
-        """The turn was answered with calls that a person has allowed."""
+    def released(self, message: Message, raw: bytes = b"") -> None:
+        """The turn was answered with calls that a person has allowed; `raw`: in the surface's form."""
+        self.message = raw
         self.outcome, self.answer, self.status = "answered", "calls", 200
         self.calls, self.call_count, self.text = message.calls, len(message.calls), message.text
 

@@ -149,4 +149,5 @@ async def broken(turn: Turn, look: Look, response: web.StreamResponse, error: Ex
         if turn.request.transport is not None:
             turn.request.transport.abort()
         return response
-    return await last(response, look.finish() + turn.surface.failure(wrapped))
+    rest = look.finish()
+    return await last(response, rest + turn.surface.failure(wrapped, look.watcher.joint()))

@@ -27,6 +27,7 @@ from guardproxy.http import (
     own_words,
     preparing,
     relay,
+    remembering,
     reporting,
     resuming,
     room,
@@ -79,6 +80,8 @@ class Turn:
         self.shrunk: tuple[LimitOutput, ...] = ()
         self.edits: tuple[Edit, ...] = ()
         self.new_advice: tuple[Edit, ...] = ()
+        self.before: list[str] = []
+        """Session and thread of the answer that the request goes on with by its id."""
         self.put_back: tuple[AppendText | PutBack, ...] = ()
         self.kept: list[PutBack] = []
         """What has to stand in later requests at the place of this turn's answer."""
@@ -122,6 +125,7 @@ class Turn:
         proxy, limits = self.proxy, self.proxy.limits
         self.body = await intake.take(self.request, max_body=limits.max_body, max_expanded=limits.max_expanded)
         self.ask = self.surface.read(self.body.plain, self.headers, short=True, prefixes=proxy.prefixes)
+        await remembering.recall(self)
         self.chosen = proxy.policies.of(self)
         preparing.refuse(self)
         self.opening = opening.opening_of(self)
@@ -135,6 +139,7 @@ class Turn:
         lost = False
         if self.seen.ledger:
             self.put_back, lost = proxy.ledger.put_back(self.message, self.seen.ledger)
+            lost = lost and not self.before  # what was said stands with the provider
         exempt: tuple[ScopedExemption, ...] = ()
         if self.seen.exempt or self.seen.degraded:
             exempt = await proxy.books.exemptions.of(self.ask, self.seen, self.opening.org, proxy.printer)

@@ -104,6 +104,14 @@ class Client:
         packed = pack(words)
         return self._taken(await self._ask(packed, self._loop.time() + self._timeout_s))
 
+    def command_soon(self, *words: str | bytes | int) -> bool:
+        """Send one command now, and ask for no answer: it is one that may be lost. False: there is no connection."""
+        if self._wire is None:
+            return False
+        self._wire.send(pack(words), self._loop.time() + self._timeout_s).add_done_callback(_let_be)
+        self._wire.flush()
+        return True
+
     async def close(self) -> None:
         """End the connection and the probe."""
         self._closed = True
@@ -241,3 +249,9 @@ class Client:
 
     def _refused(self, reply: object) -> StoreError:
         return StoreError(f"the store {self._to.shown} refused: {reply}")
+
+
+def _let_be(reply: asyncio.Future[object]) -> None:
+    """See an answer that nobody waits for: what went wrong shows with the next call."""
+    if not reply.cancelled():
+        reply.exception()

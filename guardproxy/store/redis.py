@@ -22,6 +22,7 @@ from guardproxy.store._scripts import sources
 from guardproxy.store._wire import address
 from guardproxy.store.approvals import Approvals
 from guardproxy.store.audit import Audit
+from guardproxy.store.chains import Chains
 from guardproxy.store.checkpoints import Checkpoints
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
@@ -75,6 +76,7 @@ class Store:
         self.approvals = Approvals(client)
         self.runs = Runs(client)
         self.registry = Registry(client)
+        self.chains = Chains(client)
         self.policies = Policies(client)
         self.checkpoints = Checkpoints(client)
         self.tokens = Tokens(client)
