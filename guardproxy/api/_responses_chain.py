@@ -22,6 +22,9 @@ from guardproxy.errors import BadAsk
 LARGEST = 1 << 20
 """Bytes of one response that are remembered; longer texts are left out, and what cannot do without them is refused."""
 
+REFERENCES = 64
+"""Items named in a request that are looked up: more than the window has."""
+
 OURS = "resp_guardproxy_"
 """Begins the id of a response that no provider knows."""
 
@@ -56,6 +59,13 @@ def _conversation(ask: Ask) -> str:
     found = ask.parsed.get("conversation")
     found = found.get("id") if isinstance(found, dict) else found
     return found if isinstance(found, str) else ""
+
+
+def references(ask: Ask) -> tuple[str, ...]:
+    """The ids of items that a request names in place of sending them, the newest of them."""
+    listed = ask.parsed.history.items if isinstance(ask.parsed, Body) else ()
+    ids = [item.get("id") for item in listed if item.get("type") == "item_reference"]
+    return tuple([one for one in ids[-REFERENCES:] if isinstance(one, str)])
 
 
 def stored(ask: Ask) -> bool:

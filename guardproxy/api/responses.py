@@ -17,10 +17,10 @@ from guardproxy.api._chat_made import keep_alive
 from guardproxy.api._declared import declare
 from guardproxy.api._error import error
 from guardproxy.api._gate import GAP, Gate, Joint
-from guardproxy.api._json import read_object
+from guardproxy.api._json import peek, read_object
 from guardproxy.api._prefix import Prefixes
 from guardproxy.api._progress import progress
-from guardproxy.api._responses_chain import OURS, Said, continues, keep, names, recalled, stored
+from guardproxy.api._responses_chain import OURS, Said, continues, keep, names, recalled, references, stored
 from guardproxy.api._responses_held import calls_in_message, keep_calls, raw_messages, read_message, with_arguments
 from guardproxy.api._responses_items import History
 from guardproxy.api._responses_made import (
@@ -73,8 +73,10 @@ __all__ = [
     "read",
     "read_message",
     "recall",
+    "references",
     "replay_message",
     "reply",
+    "resolve",
     "results",
     "schema",
     "sound",
@@ -157,6 +159,22 @@ def recall(ask: Ask, kept: bytes | None) -> tuple[Ask, str, str] | None:
     ask.parsed.history, ask.parsed.before = found.history, found.before
     again = _ask(ask.parsed, ask.body, ask.declared, short=True)
     return replace(again, language=found.language), found.session, found.thread
+
+
+def resolve(ask: Ask, found: Mapping[str, bytes]) -> Ask:
+    """The request with items in the place of their references, for our eyes: it is sent on as it came."""
+    if not isinstance(ask.parsed, Body):
+        return ask
+    history = ask.parsed.history
+    items = [_meant(item, found) for item in history.items]
+    ask.parsed.history = History(items, history.instructions, before=history.before, last=history.last)
+    return replace(_ask(ask.parsed, ask.body, ask.declared, short=True), language=ask.language)
+
+
+def _meant(item: Mapping[str, object], found: Mapping[str, bytes]) -> Mapping[str, object]:
+    raw = found.get(str(item.get("id"))) if item.get("type") == "item_reference" else None
+    meant = peek(raw) if raw is not None else None
+    return meant if isinstance(meant, dict) else item
 
 
 def _head(history: History) -> tuple[Message, ...]:

@@ -135,7 +135,7 @@ def read(turn: Turn, look: Look, *, dropped: bool) -> bool:
     """Take over what was seen; whether the provider told of an error inside it."""
     done, seen = turn.outcome, look.watcher.seen()
     done.read(seen, dropped=dropped)
-    done.hosted = look.watcher.hosted
+    done.hosted, done.raw_calls = look.watcher.hosted, look.watcher.raw_calls
     if done.answer == "text":
         done.wrote(calls_in(turn.ask, done.text))
         if done.written:

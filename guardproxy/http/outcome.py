@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -96,6 +97,7 @@ class Outcome:
     calls: tuple[Call, ...] = ()
     dropped: tuple[Call, ...] = ()
     hosted: tuple[tuple[Call, Message | None], ...] = ()  # calls that the provider has carried out, with their results
+    raw_calls: Callable[[], tuple[bytes, ...]] = tuple  # those of the provider's answer, in the surface's form
     written: tuple[Call, ...] = ()  # calls that stand in the text, of an agent that has no others
     text: str = ""
     text_chars: int = 0

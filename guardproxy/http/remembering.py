@@ -6,10 +6,13 @@ worker has what it gave itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import orjson
 
 from guardproxy.core import session
 from guardproxy.core.memo import Memo
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 
 CHAIN = "chain"
 """The kind of what is sealed."""
+
+ITEM = "item:"
+"""Begins the name of a call that is remembered by itself."""
 
 RUN_S = 25 * 3600
 """Seconds that an answer is remembered whose run is known by it: as long as runs are."""
@@ -39,6 +45,8 @@ class Remembered:
     def __init__(self, chains: Callable[[], Chains]) -> None:
         self._chains = chains
         self._own = Memo[str, bytes](OWN)
+        self.referring: set[str] = set()
+        """Tenants (their scopes) of whom requests came that name items by reference: their calls are remembered."""
 
     async def get(self, org: str, name: str) -> bytes | None:
         """What is kept under a name, sealed."""
@@ -61,15 +69,24 @@ class Remembered:
 
 async def recall(turn: Turn) -> None:
     """Find what a request goes on with. Raises BadAsk where it cannot be sent on without it."""
-    surface, proxy = turn.surface, turn.proxy
-    if not hasattr(surface, "recall") or not (said := surface.continues(turn.ask)):
+    surface = turn.surface
+    if not hasattr(surface, "recall"):
         return
+    if said := surface.continues(turn.ask):
+        found = surface.recall(turn.ask, await _kept(turn, said))
+        if found is not None:
+            turn.ask, *turn.before = found
+    if ids := surface.references(turn.ask):
+        turn.proxy.books.remembered.referring.add(turn.tenant.scope)
+        raws = await asyncio.gather(*[_kept(turn, f"{ITEM}{one}") for one in ids])
+        meant = {one: raw for one, raw in zip(ids, raws, strict=True) if raw is not None}
+        turn.ask = surface.resolve(turn.ask, meant) if meant else turn.ask
+
+
+async def _kept(turn: Turn, said: str) -> bytes | None:
     name = _name(turn, said)
-    sealed = await proxy.books.remembered.get(turn.tenant.org, name)
-    kept = proxy.sealer.open(CHAIN, name, sealed) if sealed is not None else None
-    found = surface.recall(turn.ask, kept)
-    if found is not None:
-        turn.ask, *turn.before = found
+    sealed = await turn.proxy.books.remembered.get(turn.tenant.org, name)
+    return turn.proxy.sealer.open(CHAIN, name, sealed) if sealed is not None else None
 
 
 def identity(turn: Turn) -> Identity:
@@ -96,6 +113,9 @@ def keep(turn: Turn, view: View) -> None:
 
 def _keep(turn: Turn, view: View) -> None:
     surface, done, ask = turn.surface, turn.outcome, turn.ask
+    if turn.tenant.scope in turn.proxy.books.remembered.referring:
+        calls = {f"{ITEM}{one}": raw for raw in done.raw_calls() if (one := orjson.loads(raw).get("id"))}
+        _put(turn, calls, RUN_S)
     halted = turn.look is not None and bool(turn.look.watcher.halted)
     upstream = "" if halted else done.response_id
     given = [turn.joint.base.get("id")] if turn.joint is not None else []
@@ -111,10 +131,14 @@ def _keep(turn: Turn, view: View) -> None:
     found, needed = surface.keep(ask, said, view.session, view.thread, ids)
     if not (needed or turn.before or turn.opening.identity.fresh):
         return  # this client sends its whole history: nobody goes on by the id, and each turn would take its room
+    _put(turn, found, NEEDED_S if needed else RUN_S)
+
+
+def _put(turn: Turn, found: Mapping[str, bytes], ttl_s: int) -> None:
     for name, raw in found.items():
         where = _name(turn, name)
         sealed = turn.proxy.sealer.seal(CHAIN, where, raw)
-        kept = (turn.tenant.org, where, sealed, NEEDED_S if needed else RUN_S)
+        kept = (turn.tenant.org, where, sealed, ttl_s)
         if not turn.proxy.books.remembered.keep_soon(*kept):
             turn.proxy.spawn(turn.proxy.books.remembered.keep(*kept))
 

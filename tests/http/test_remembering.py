@@ -151,6 +151,10 @@ async def test_a_loop_is_seen_nudged_and_cut(store: Store, stream: bool, how: st
         assert client.verdicts[-1] == "cut"
         assert strict.number == asked
         assert client.message["content"]
+        if how == "previous":  # who starts the task again meets the same end
+            again = Client(running, strict)
+            await again.send("Find the refund policy.")
+            assert again.verdicts == ["cut"]
 
         strict.made = lambda _: Said("It is on page 3.")
         await client.send([{"role": "user", "content": "Then look at page 3."}])
@@ -312,6 +316,24 @@ async def test_of_a_client_that_sends_its_whole_history_one_answer_is_kept(store
         keys = await store._client.command("KEYS", "*chain:*")
         assert isinstance(keys, list)
         assert len(keys) == 1
+
+
+async def test_items_that_are_named_by_reference(store: Store) -> None:
+    """A client that names the provider's items in place of sending them: its loop is seen, and passes as it came."""
+    async with live(store, surface=responses) as running:
+        history: list[Json] = [{"role": "user", "content": unique("find it")}]
+        verdicts = []
+        for number in range(6):
+            running.provider.script = lambda _, n=number: Said(calls=[search("x", n)])
+            answer = await running.post({"model": "m", "input": history, "tools": TOOLS})
+            verdicts.append(answer.verdict)
+            sent = running.provider.got[-1].json["input"]
+            assert [item.get("id") for item in sent] == [item.get("id") for item in history]
+            made = answer.json["output"][0]
+            named = {"type": "item_reference", "id": made["id"]}
+            history = [*history, named, output(made["call_id"], "nothing")]
+        assert verdicts == ["pass", "pass", "pass", "observe", "nudge", "firm"], "the first call was not yet remembered"
+        assert len({answer.headers["x-guardproxy-session-id"]}) == 1
 
 
 async def test_an_answer_of_ours_that_nobody_remembers(store: Store) -> None:
