@@ -197,9 +197,14 @@ def _came_after_all(here: Message | None, anchor: str, back: PutBack) -> bool:
     """Whether the message itself makes the calls of a decision that was put back because they were thought lost."""
     one = _rounds_at(anchor)
     own = {call.id for call in here.calls if call.id} if here and one and not one.exact else set()
-    messages = [json.loads(raw) for raw in back.before] if own else ()
-    made = [call for one in messages if isinstance(one, dict) for call in one.get("tool_calls") or ()]
-    return any(call.get("id") in own for call in made)
+    return any(not own.isdisjoint(_ids(json.loads(raw))) for raw in back.before) if own else False
+
+
+def _ids(message: object) -> set[object]:
+    """The ids of the calls of a message, in whatever surface's form."""
+    found = message if isinstance(message, dict) else {}
+    parts = [part for key in ("tool_calls", "content") if isinstance(found.get(key), list) for part in found[key]]
+    return {part.get("id") for part in parts if isinstance(part, dict)} - {None}
 
 
 def _each_id_once(here: Message | None, backs: Sequence[PutBack]) -> list[PutBack]:
