@@ -136,3 +136,23 @@ async def test_a_released_call_that_arrives_after_its_retry_stands_there_once(
         await agent.ask()
         made = [call["id"] for message in agent.sent() for call in message.get("tool_calls") or ()]
         assert made == ["call_00000001"]
+
+
+@both
+async def test_ids_that_begin_anew_tell_no_call_from_another(store: Store, stream: bool) -> None:
+    """A released call is lost; the model's calls before and after it, others, have the same id."""
+    read = Said(calls=[("read", '{"path":"a"}', "call_0")])
+    async with live(store, tools={"approval": ["delete"]}) as running:
+        answers(running, read, Said(calls=[("delete", '{"path":"b"}', "call_0")]), read, Said("Done."))
+        agent = Agent(running, "chat", stream=stream)
+        agent.keep(await agent.ask())
+        agent.keep(await agent.ask())
+        desk, one = await waiting(running, store, agent)
+        await desk.approve(one.id, "ann")
+        await agent.ask()
+        answer = await agent.ask()  # the same again: the call did not arrive, and the model is told so
+        told = agent.sent()
+        assert [call["function"]["name"] for call in told[-2]["tool_calls"]] == ["delete"]
+        assert agent.keep(answer) == ["call_0"]
+        await agent.ask()
+        assert agent.sent()[: len(told)] == told
