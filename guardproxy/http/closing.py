@@ -11,6 +11,7 @@ from guardproxy.core.model import Message, Rung
 from guardproxy.core.tool_rules import first
 from guardproxy.core.view import Closing, View
 from guardproxy.http import charging, room, shaping
+from guardproxy.http.opening import scope
 from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ WHO_OF = {"budget": "budget", "completion": "check", "hygiene": "tool"}
 
 def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
     """The closing of a turn whose answer is complete, or whose client left. `report`: what telemetry is told of it."""
-    done, opening, proxy, tenant = turn.outcome, turn.opening, turn.proxy, turn.tenant.scope
+    done, opening, proxy, tenant = turn.outcome, turn.opening, turn.proxy, scope(turn)
     usage = report.usage
     links: tuple[str, ...] = ()
     delivered = ""

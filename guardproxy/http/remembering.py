@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from guardproxy.core import session
 from guardproxy.core.memo import Memo
 from guardproxy.core.view import Identity, View
 from guardproxy.errors import StoreError
@@ -89,10 +88,8 @@ async def _kept(turn: Turn, said: str) -> bytes | None:
     return turn.proxy.sealer.open(CHAIN, name, sealed) if sealed is not None else None
 
 
-def identity(turn: Turn) -> Identity:
-    """Whose turn it is: of the run whose answer it goes on with, unless the client says otherwise."""
-    tenant = turn.tenant
-    found = session.identify(turn.ask, turn.proxy.printer, tenant.scope, tenant.owner)
+def identity(turn: Turn, found: Identity) -> Identity:
+    """Whose turn it is: of the run whose answer it goes on with, unless the client says otherwise (`found`)."""
     if not turn.before or found.session not in ("", turn.before[0]):
         return found
     run, thread = turn.before
