@@ -78,6 +78,7 @@ def _was_served(data_dir: Path) -> None:
 async def _ask(config: Config, path: str | None, work: Callable[[Store], Awaitable[T]]) -> T:
     store = await Store.connect(config.store.url, socket_path=path, timeout_ms=PATIENCE_MS)
     try:
+        await store.check_schema()
         return await work(store)
     finally:
         await store.close()

@@ -80,6 +80,7 @@ class Parent:
         self._store = await Store.connect(section.url, socket_path=path, timeout_ms=section.timeout_ms)
         stack.push_async_callback(self._store.close)
         await self._store.check_policy()
+        await self._store.check_schema()
         self._crew = Crew(config.listen.workers, self._start, self._fleet, lambda mark: bury(self._store, mark))
         await self._standing.open(self._store, self._crew.reload)
         self._switch = Switch(self._store)

@@ -25,6 +25,8 @@ SCRIPTS = {
     "policy": ("policy.lua",),
     "run": ("state.lua", "handover.lua", "look.lua", "run.lua"),
     "admin": ("state.lua", "admin.lua"),
+    "erase": ("state.lua", "account.lua", "erase.lua"),
+    "schema": ("schema.lua",),
 }
 """Scripts by name, and the files each is made of."""
 

@@ -22,6 +22,7 @@ from guardproxy.store._wire import address
 from guardproxy.store.approvals import Approvals
 from guardproxy.store.audit import Audit
 from guardproxy.store.checkpoints import Checkpoints
+from guardproxy.store.erasures import Erasures
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
 from guardproxy.store.meter import Meter
@@ -29,6 +30,7 @@ from guardproxy.store.orphans import Orphans
 from guardproxy.store.policies import Policies
 from guardproxy.store.registry import Registry
 from guardproxy.store.runs import Runs
+from guardproxy.store.schema import Schema
 from guardproxy.store.stays import Stays
 from guardproxy.store.tokens import Tokens
 from guardproxy.store.usages import Usages
@@ -80,6 +82,8 @@ class Store:
         self.audit = Audit(client)
         self.meter = Meter(client, self._register)
         self.usages = Usages(client)
+        self.erasures = Erasures(client)
+        self.schema = Schema(client)
         self._orgs: set[str] = set()
         self._orgs_of = 0
         self._known = Memo[str, bool](KNOWN)
@@ -241,6 +245,10 @@ class Store:
                 "Set it to noeviction",
                 param="store.url",
             )
+
+    async def check_schema(self) -> int:
+        """See that the keys have a layout we know, and note ours; see `store.schema`. `ConfigError` for a newer one."""
+        return await self.schema.check(ORGS)
 
     async def close(self) -> None:
         """End the connection."""
