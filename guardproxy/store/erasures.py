@@ -23,8 +23,10 @@ BATCH = 200
 DAYS = 401
 """Days of which there may be usage (`account.lua`), today among them."""
 
-EVERYBODY: tuple[str, ...] = ()
-"""In the place of sessions: all of the org."""
+EVERYBODY = None
+"""In the place of sessions: all of the org. (No sessions are none: a search that finds nothing must erase nothing.)"""
+
+Sessions = Sequence[str] | None
 
 
 class Erasures:
@@ -48,10 +50,10 @@ class Erasures:
         for part in _parts(sessions):
             await self._run(org, "end", "0", part, "", offset_ms)
 
-    async def held(self, org: str, sessions: Sequence[str]) -> list[str]:
-        """Tokens of turns that run, or whose worker died, in these sessions; without sessions, in the org."""
+    async def held(self, org: str, sessions: Sessions) -> list[str]:
+        """Tokens of turns that run, or whose worker died, in these sessions."""
         found = []
-        for part in _parts(sessions) or [EVERYBODY]:
+        for part in _parts(sessions):
             at = "0"
             while True:
                 at, some = await self._step(org, "held", at, part)
@@ -60,10 +62,10 @@ class Erasures:
                     break
         return found
 
-    async def wipe(self, org: str, sessions: Sequence[str], offset_ms: int = 0) -> int:
-        """Take out what is kept of sessions; how many keys. `EVERYBODY`: of all runs of the org."""
+    async def wipe(self, org: str, sessions: Sessions, offset_ms: int = 0) -> int:
+        """Take out what is kept of sessions; how many keys."""
         count = 0
-        for part in _parts(sessions) or [EVERYBODY]:
+        for part in _parts(sessions):
             at = "0"
             while True:
                 at, some = await self._step(org, "wipe", at, part, offset_ms=offset_ms)
@@ -77,11 +79,11 @@ class Erasures:
         clock: Any = await self._client.command("TIME")
         today, count = int(clock[0]) * 1000 // DAY_MS, 0
         for day in range(today, today - DAYS, -1):
-            count += (await self._run(org, "unname", str(day), EVERYBODY, user, 0))[0]
+            count += (await self._run(org, "unname", str(day), (), user, 0))[0]
         return count
 
     async def _step(
-        self, org: str, act: str, at: str, sessions: Sequence[str] = EVERYBODY, user: str = "", offset_ms: int = 0
+        self, org: str, act: str, at: str, sessions: Sequence[str] = (), user: str = "", offset_ms: int = 0
     ) -> tuple[str, Any]:
         next_, found = await self._run(org, act, at, sessions, user, offset_ms)
         return next_.decode(), found
@@ -94,5 +96,8 @@ class Erasures:
         return reply
 
 
-def _parts(sessions: Sequence[str]) -> list[Sequence[str]]:
+def _parts(sessions: Sessions) -> list[Sequence[str]]:
+    """Each is not empty, but for the one that stands for everybody (`names` in erase.lua)."""
+    if sessions is EVERYBODY:
+        return [()]
     return [sessions[at : at + BATCH] for at in range(0, len(sessions), BATCH)]

@@ -124,6 +124,15 @@ async def test_usage_of_a_user_is_nobodys_and_its_sums_stay(store: Store) -> Non
     assert await store.erasures.unname(ORG) == 2
 
 
+async def test_no_sessions_are_not_everybody(store: Store) -> None:
+    await fill(store)
+    before = await kept(store)
+    await store.erasures.end(ORG, [])
+    assert await store.erasures.held(ORG, []) == []
+    assert await store.erasures.wipe(ORG, []) == 0
+    assert await kept(store) == before
+
+
 async def test_an_org_keeps_what_was_spent_and_nothing_else(store: Store) -> None:
     running = await fill(store)
     await store._client.command("SET", "gp:{acmes}:x:y", "of another org")
