@@ -17,7 +17,7 @@ from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import ConfigError, StoreError
 from guardproxy.store import _codec
 from guardproxy.store._client import Client, OnChange
-from guardproxy.store._scripts import sources
+from guardproxy.store._scripts import Retention, sources
 from guardproxy.store._wire import address
 from guardproxy.store.approvals import Approvals
 from guardproxy.store.audit import Audit
@@ -68,13 +68,13 @@ class Swept:
 class Store:
     """One connection to the store, for one event loop. Make it with `connect`."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, kept: Retention = Retention()) -> None:
         self._client = client
         self.stays = Stays(client)
         self.orphans = Orphans(client)
         self.labels = Labels(client)
         self.approvals = Approvals(client)
-        self.runs = Runs(client)
+        self.runs = Runs(client, kept.runs_ms)
         self.registry = Registry(client)
         self.policies = Policies(client)
         self.checkpoints = Checkpoints(client)
@@ -98,6 +98,7 @@ class Store:
         probe_ms: int = 1000,
         on_change: OnChange | None = None,
         required: bool = True,
+        kept: Retention = Retention(),
     ) -> Store:
         """Connect to a URL or a socket. `ConfigError` for a bad URL, `StoreError` if nothing answers and `required`.
 
@@ -106,13 +107,13 @@ class Store:
         """
         client = Client(
             address(url, socket_path),
-            sources(),
+            sources(kept),
             timeout_s=timeout_ms / 1000,
             probe_s=probe_ms / 1000,
             on_change=on_change,
         )
         await client.start(required=required)
-        return cls(client)
+        return cls(client, kept)
 
     @property
     def up(self) -> bool:
