@@ -18,6 +18,15 @@ DEFAULT = "default"
 """The org of `--session` and `--user` where none is said; `core.tenant` says it, too."""
 
 
+HEADS = {
+    "runs": "runs",
+    "entries": "entries of the store",
+    "virtual_keys": "virtual keys",
+    "usage_rows": "rows of usage without the name now",
+}
+"""What is told of an answer."""
+
+
 def add(commands: Any, load: Load, config: Callable[[argparse.ArgumentParser], None]) -> None:
     """Add the command to a parser's. `load` reads the configuration, `config` adds the options that say which."""
     text = "erase what is kept of a run, a user or an organisation; what was spent stays counted"
@@ -55,10 +64,8 @@ def _run(load: Load, given: argparse.Namespace) -> int:
         done = asking.admin(config, given.admin, given.by).ask("POST", "/erase", {"org": org}, body | why)
     except BadAsk as error:
         raise ConfigError(f"--{error.param or what}: {error.message}") from error
-    told = [f"{done['runs']} runs", f"{done['entries']} entries of the store"]
-    told += [f"{done['virtual_keys']} virtual keys"] if done["virtual_keys"] else []
-    rows = f"; {done['usage_rows']} rows of usage have no name any more" if done["usage_rows"] else ""
-    print(f"{shown} is erased: {', '.join(told)}{rows}")
+    told = ", ".join(f"{head}: {done[name]}" for name, head in HEADS.items() if done[name])
+    print(f"{shown} is erased ({told})")
     return 0
 
 

@@ -22,7 +22,15 @@ from tests.store.kit import ORG, emptied
 
 PAGE = Path(__file__).parent.parent / "docs" / "data.md"
 UNITS = {"min": 60_000, "h": 3_600_000, "d": 86_400_000}
-NAMES = {"<session>": ".+", "<window>": ".+", "<link>": ".+", "<conversation>": ".+", "<why>": ".+", "<token>": ".+", "<span>": r"\d+"}
+NAMES = {
+    "<session>": ".+",
+    "<window>": ".+",
+    "<link>": ".+",
+    "<conversation>": ".+",
+    "<why>": ".+",
+    "<token>": ".+",
+    "<span>": r"\d+",
+}
 
 
 class Kind(NamedTuple):
@@ -90,7 +98,9 @@ def test_the_table_is_read() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("key", ["gp:{acme}:new:x", "gp:{acme}:", "gp:new", "gp:{_registry}:s:x", "other", "gp:{a}:t:x"])
+@pytest.mark.parametrize(
+    "key", ["gp:{acme}:new:x", "gp:{acme}:", "gp:new", "gp:{_registry}:s:x", "other", "gp:{a}:t:x"]
+)
 def test_what_is_not_in_it_is_named(key: str) -> None:
     with pytest.raises(AssertionError, match=r"is not in data\.md"):
         kind_of(key)
@@ -144,7 +154,10 @@ async def test_whole_runs_through_a_proxy(store: Store) -> None:
     ]
     delete = ("delete", '{"path":"b"}', "call_del000001")
     async with live(store, policy=policy, budgets=budgets, tools={"approval": ["delete"]}) as running:
-        for said in ([Said(calls=[("read", '{"path":"a"}', f"call_{n:08d}")]) for n in range(14)], [Said(calls=[delete])]):
+        for said in (
+            [Said(calls=[("read", '{"path":"a"}', f"call_{n:08d}")]) for n in range(14)],
+            [Said(calls=[delete])],
+        ):
             running.provider.script = then(*said, Said("done"))
             agent = Agent(running, stream=False)
             for _ in said:
@@ -174,5 +187,3 @@ async def test_times_of_ones_own() -> None:
                 assert 0 < one["left"] <= most[said.kept], (said.key, one["left"])
         assert seen == set(most)
         await kept.close()
-
-

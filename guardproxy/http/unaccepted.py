@@ -21,6 +21,7 @@ from guardproxy.store.checkpoints import Checkpoints
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
 
+
 @dataclass(frozen=True, slots=True)
 class Unaccepted:
     """`wrong`: what each check found. `calls`: of a tool that hands the answer over, as name and arguments."""

@@ -50,7 +50,9 @@ async def test_a_newer_layout_is_refused_unless_it_only_adds(
     await store._client.command("HSET", schema.KEY, *words)
     before = await noted(store)
     if refused:
-        with pytest.raises(ConfigError, match=r"newer guardproxy \(layout 9, .* this one knows 2\): nothing was changed"):
+        with pytest.raises(
+            ConfigError, match=r"newer guardproxy \(layout 9, .* this one knows 2\): nothing was changed"
+        ):
             await store.check_schema()
     else:
         assert await store.check_schema() == 9

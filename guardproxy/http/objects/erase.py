@@ -55,7 +55,9 @@ async def _erase(call: Call) -> Told:
 
 async def _whole(call: Call, name: str) -> Done:
     if call.actor.org:
-        raise GuardError(f"this token is for {call.actor.org} alone, and would go with it", status=403, code="other_org")
+        raise GuardError(
+            f"this token is for {call.actor.org} alone, and would go with it", status=403, code="other_org"
+        )
     if name != call.org:
         raise BadAsk(f"is {name!r}, and ?org= says {call.org!r}: name the same one twice", param="org")
     now_ms = await call.store.usages.now_ms()
