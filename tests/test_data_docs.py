@@ -172,7 +172,7 @@ async def test_whole_runs_through_a_proxy(store: Store) -> None:
 
 
 async def test_times_of_ones_own() -> None:
-    from guardproxy.store._scripts import Retention  # noqa: PLC0415
+    from guardproxy.store._scripts import Retention
 
     with embedded.scratch() as server:
         times = Retention(runs_hours=3, people_days=1)

@@ -98,7 +98,7 @@ class Person(io.StringIO):
 
 
 @pytest.mark.parametrize(("typed", "gone"), [("yes\n", True), ("y\n", False), ("\n", False), ("", False)])
-def test_a_person_is_asked(run: Run, typed: str, gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
+def test_a_person_is_asked(run: Run, typed: str, gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", Person(typed))
     code, out, _ = run("erase", "--session", "run-1", "--org", ORG)
     assert out.startswith("All that is kept of run run-1 of org acme will be gone")

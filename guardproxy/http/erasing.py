@@ -16,7 +16,7 @@ from guardproxy.store.erasures import EVERYBODY
 from guardproxy.store.redis import Store
 
 WAIT_S = 3.0
-"""Seconds that calls under way have to end (a worker sees that within one); what then still holds is charged in full."""
+"""Seconds that calls under way have to end (a worker sees it within one); what still holds then is charged in full."""
 
 POLL_S = 0.1
 

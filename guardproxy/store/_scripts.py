@@ -57,10 +57,13 @@ class Retention:
         return max(round(self.people_days * 24 * HOUR_MS), self.runs_ms)
 
 
+USUAL = Retention()
+"""Unless the configuration says otherwise."""
+
 _KEPT = re.compile(r"^local (RUN|KEPT)_TTL = .*? --", re.MULTILINE)
 
 
-def sources(kept: Retention = Retention()) -> Mapping[str, str]:
+def sources(kept: Retention = USUAL) -> Mapping[str, str]:
     """Their text by name, with the times of `kept` in it."""
     folder = resources.files("guardproxy.store")
     whole = {name: "".join(folder.joinpath(f).read_text("utf-8") for f in files) for name, files in SCRIPTS.items()}

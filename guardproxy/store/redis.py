@@ -17,7 +17,7 @@ from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import ConfigError, StoreError
 from guardproxy.store import _codec
 from guardproxy.store._client import Client, OnChange
-from guardproxy.store._scripts import Retention, sources
+from guardproxy.store._scripts import USUAL, Retention, sources
 from guardproxy.store._wire import address
 from guardproxy.store.approvals import Approvals
 from guardproxy.store.audit import Audit
@@ -68,7 +68,7 @@ class Swept:
 class Store:
     """One connection to the store, for one event loop. Make it with `connect`."""
 
-    def __init__(self, client: Client, kept: Retention = Retention()) -> None:
+    def __init__(self, client: Client, kept: Retention = USUAL) -> None:
         self._client = client
         self.stays = Stays(client)
         self.orphans = Orphans(client)
@@ -98,7 +98,7 @@ class Store:
         probe_ms: int = 1000,
         on_change: OnChange | None = None,
         required: bool = True,
-        kept: Retention = Retention(),
+        kept: Retention = USUAL,
     ) -> Store:
         """Connect to a URL or a socket. `ConfigError` for a bad URL, `StoreError` if nothing answers and `required`.
 

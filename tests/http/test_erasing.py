@@ -26,7 +26,7 @@ async def raised(work: Any) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-async def test_a_run_that_is_under_way_is_ended_first(store: Store, stream: bool) -> None:  # noqa: FBT001
+async def test_a_run_that_is_under_way_is_ended_first(store: Store, stream: bool) -> None:
     never = asyncio.Event()
     waits = {"stall": (3, never.wait())} if stream else {"wait": never.wait()}
     async with live(store, policy={"checkpoints": {"enabled": True}}) as running:

@@ -1,4 +1,4 @@
-"""The layout's number: noted, never lowered, refused when it is too new; and what the layout before this one reads as."""
+"""The layout's number: noted, never lowered, refused when too new; and what the layout before reads as."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/data.md says of backups is tried: stop, copy the data directory, start elsewhere; and copy beside a running one."""
+"""Backups as docs/data.md says: stop, copy the data directory, start elsewhere; a copy beside a running one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_copy_starts_elsewhere(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     stopped: bool,
-    monkeypatch: pytest.MonkeyPatch,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("GUARDPROXY_SECRET", raising=False)
     monkeypatch.delenv("GUARDPROXY_ADMIN", raising=False)

@@ -1,4 +1,4 @@
-"""Erasing in the admin API: who may, what must be said, what the audit keeps. Who may what: `tests/http/test_roles.py`."""
+"""Erasing in the admin API: what must be said, what the audit keeps. Who may: `tests/http/test_roles.py`."""
 
 from __future__ import annotations
 
