@@ -19,6 +19,7 @@ WAIT_S = 3.0
 """Seconds that calls under way have to end (a worker sees it within one); what still holds then is charged in full."""
 
 POLL_S = 0.1
+"""Seconds between two looks whether they have."""
 
 GRACE_S = CACHE_S + 0.5
 """Seconds for which a worker may still let a key in that was deleted."""

@@ -34,6 +34,7 @@ SCRIPTS = {
 
 
 HOUR_MS = 3_600_000
+"""Milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
