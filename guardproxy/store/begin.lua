@@ -431,7 +431,7 @@ if not aside then
   if new_thread then s.threads = s.threads + 1 end
 end
 -- Whose run it is, so that it can be erased by its user's name.
-local whose = string.match(payer, '^[^\31]*\31[^\31]*\31([^\31]+)')
+local whose = payer ~= '' and string.match(payer, '^[^\31]*\31[^\31]*\31([^\31]+)')
 if whose and call('HSETNX', P .. 'd:' .. sid, 'user:' .. whose, now) == 1 then
   call('PEXPIRE', P .. 'd:' .. sid, s.notes ~= '' and KEPT_TTL or RUN_TTL)
 end

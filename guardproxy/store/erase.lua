@@ -10,12 +10,12 @@
 -- end      close the sessions as a person would, so that no turn of theirs begins and those that run end
 -- held     { at, tokens that hold something for the sessions }
 -- wipe     { at, keys that were taken out or changed }
--- unname   { rows of usage that lost their user }; `at` is the day
+-- unname   { rows of usage that lost their user }; `at` is the day, which has ROWS rows at most and some more
 --
 -- What was spent stays: counters of budgets (w:), and sums of usage under MARK. So do tokens (k:, holds): they say what is
 -- held, or for two minutes what was answered, and have no content.
 local act, at, some, names, user, offset = unpacked(ARGV[1])
-local MARK, STOPPED, DAY_ROWS = '(erased)', 10 * MINUTE, 20 * ROWS
+local MARK, STOPPED = '(erased)', 10 * MINUTE
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000) + offset
 local wanted, all = {}, #names == 0
@@ -68,7 +68,6 @@ elseif act == 'held' then
   return { #tokens < some and '0' or tostring(from + some), held }
 elseif act == 'unname' then
   local day, count = P .. 'usage:' .. at, 0
-  if call('HLEN', day) > DAY_ROWS then return { 0 } end
   local rows = call('HGETALL', day)
   for i = 1, #rows, 2 do
     local front, who, rest = string.match(rows[i], '^([^\31]*\31[^\31]*\31)([^\31]*)(.*)$')

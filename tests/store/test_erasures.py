@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Awaitable, Callable
+import socket
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from guardproxy.core.usage import FIELDS, day_of, payer
+from guardproxy.errors import StoreError
 from guardproxy.store import erasures
 from guardproxy.store.redis import Store
 from tests.store import filling
@@ -168,3 +175,51 @@ async def test_a_step_is_short_and_others_are_served_meanwhile(store: Store) -> 
     assert steps >= 30_000 // erasures.STEP // 2
     assert longest < 0.2
     assert json.dumps(await kept(store)) == "{}"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """One server of a Redis Cluster, which has all slots: keys of two slots in a script are an error all the same."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = [
+        "--port",
+        str(port),
+        "--cluster-enabled",
+        "yes",
+        "--dir",
+        str(tmp_path),
+        "--save",
+        "",
+        "--bind",
+        "127.0.0.1",
+    ]
+    words += ["--bind", "127.0.0.1", "--cluster-port", str(port - 1000 if port > 55_000 else port + 1000)]
+    process = subprocess.Popen(["redis-server", *words], stdout=subprocess.DEVNULL)
+    yield f"redis://127.0.0.1:{port}"
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.redis_server
+async def test_in_a_cluster(cluster: str) -> None:
+    for _ in range(200):
+        with contextlib.suppress(StoreError):
+            store = await Store.connect(cluster, timeout_ms=1000)
+            break
+        await asyncio.sleep(0.02)
+    await store._client.command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+    while b"cluster_state:ok" not in str(await store._client.command("CLUSTER", "INFO")).encode():
+        await asyncio.sleep(0.02)
+    running = await fill(store)
+    assert await store.check_schema() == 1
+    assert "run-1" in await store.erasures.find(ORG, "ann")
+    await store.erasures.end(ORG, ["run-1"])
+    assert await store.erasures.held(ORG, erasures.EVERYBODY)
+    assert await store.erasures.wipe(ORG, ["run-1"]) > 20
+    assert await store.erasures.unname(ORG, "ann") == 1
+    assert await traces(store, "run-1") == []
+    assert await store.erasures.wipe(ORG, erasures.EVERYBODY) > 20
+    await running.settle()
+    await store.close()
