@@ -58,6 +58,8 @@ async def test_a_session_leaves_nothing_and_the_others_all(store: Store) -> None
     assert known
     assert known.turn == 3
     assert [one.id for one in await store.approvals.list(ORG)] == ["a12"]
+    for ids in ("approvals", "approvals:pending"):
+        assert await store._client.command("ZRANGE", f"gp:{{{ORG}}}:{ids}", 0, -1) == [b"a12"]
     assert [one.id for one in await store.labels.every(ORG)] == ["l-run-12"]
     assert [one.label for one in (await store.labels.standing(ORG))[1]] == ["l-run-12"]
     assert (await store.labels.standing(ORG))[0] > 0
@@ -223,3 +225,21 @@ async def test_in_a_cluster(cluster: str) -> None:
     assert await store.erasures.wipe(ORG, erasures.EVERYBODY) > 20
     await running.settle()
     await store.close()
+
+
+async def test_a_run_without_a_name_that_is_started_again_is_a_new_one(store: Store) -> None:
+    agent = Agent(store, lines=())
+    view = await agent.turn()
+    await store.erasures.end(ORG, [view.session])
+    await store.erasures.wipe(ORG, [view.session])
+    assert await traces(store, view.session) == []
+    again = await agent.begin()
+    assert (again.new_session, again.closed, again.turn, again.steps) == (True, False, 1, 1)
+
+
+async def test_what_is_known_of_users_ends_with_the_run(store: Store) -> None:
+    agent = Agent(store, session="s")
+    await agent.turn()
+    await store._client.command("DEL", f"gp:{{{ORG}}}:d:s")
+    await agent.begin(payer=PAYER)
+    assert await store._client.command("PTTL", f"gp:{{{ORG}}}:d:s") > 0  # type: ignore[operator]
