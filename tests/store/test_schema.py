@@ -87,7 +87,7 @@ async def test_a_run_of_the_layout_before_goes_on_counted_as_it_was(store: Store
     total = Line("org", "cost_microusd", 100, 1_000_000, "t:org")
     agent = Agent(store, session="twin-1", head="c" * 32, lines=(*LINES, total))
     agent.took("same", user="and now?")
-    view = await agent.begin(payer=PAYER)
+    view = await agent.begin(payer=PAYER, token="a-later-one")  # others are in the file
     assert (view.admitted, view.turn, facts("same")[0] in view.ring) == (True, 2, True)
     assert view.spent[-1].used == 420
     await agent.settle()
