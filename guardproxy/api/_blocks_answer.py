@@ -204,6 +204,12 @@ class Reader:
         if "usage" in payload:  # on any event, as providers have it
             self._count(payload)
 
+    @property
+    def half(self) -> bool:
+        """Whether the block that is open is a call."""
+        block = self.blocks.at(self._open) if self._open is not None else None
+        return block is not None and block.position != -1
+
     def _here(self) -> None:
         self.answer.choices[0] = self.blocks
 
@@ -237,6 +243,7 @@ class Reader:
             blocks=len(self.blocks.blocks),
             streamed=True,
             open=self._open is not None,
+            half=self.half,
         )
 
 
