@@ -97,9 +97,9 @@ class Blocks(Choice):
         return self._made
 
     def begin(self, index: object, fields: Raw) -> None:
-        """A block begins. One that begins again, with the same id, goes on."""
+        """A block begins. A call that begins again, with the same id and name, goes on."""
         kind = _text(fields.get("type"))
-        if kind == "tool_use" and self._goes_on(index, fields.get("id")):
+        if kind == "tool_use" and self._goes_on(index, fields):
             return
         position = -1
         if kind == "tool_use":
@@ -140,9 +140,10 @@ class Blocks(Choice):
             return blocks[-1]
         return next((one for one in reversed(blocks) if one.index == index), blocks[-1] if blocks else None)
 
-    def _goes_on(self, index: object, call_id: object) -> bool:
-        known = self.at(index) if call_id else None
-        return known is not None and known.index == index and known.fields.get("id") == call_id
+    def _goes_on(self, index: object, fields: Raw) -> bool:
+        known = self.at(index) if fields.get("id") else None
+        same = known is not None and known.index == index and known.kind == "tool_use"
+        return known is not None and same and all(known.fields.get(key) == fields.get(key) for key in ("id", "name"))
 
     def _say(self, text: str) -> None:
         if not text:
@@ -197,12 +198,18 @@ class Reader:
             self.blocks.finish = (
                 _text(delta.get("stop_reason") if isinstance(delta, dict) else "") or self.blocks.finish
             )
-        elif kind == "error" or payload.get("error"):
-            answer.failed = True
-        elif kind == "message" or isinstance(payload.get("content"), list):
-            self._message(payload)
+        else:
+            answer.failed = answer.failed or kind == "error" or bool(payload.get("error"))
+            if isinstance(payload.get("content"), list) or (kind == "message" and not answer.failed):
+                self._message(payload)
         if "usage" in payload:  # on any event, as providers have it
             self._count(payload)
+
+    @property
+    def half(self) -> bool:
+        """Whether the block that is open is a call."""
+        block = self.blocks.at(self._open) if self._open is not None else None
+        return block is not None and block.position != -1
 
     def _here(self) -> None:
         self.answer.choices[0] = self.blocks
@@ -237,6 +244,7 @@ class Reader:
             blocks=len(self.blocks.blocks),
             streamed=True,
             open=self._open is not None,
+            half=self.half,
         )
 
 

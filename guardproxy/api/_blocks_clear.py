@@ -23,6 +23,7 @@ _ESCAPED = re.compile(rb"\\u00[2-7]")  # a letter that need not be written so
 _KEYS = {
     "": frozenset(("type", "index", "content_block", "message")),
     "block": frozenset(("type", "id", "name", "input")),
+    "answer": frozenset(("type", "content")),
 }
 _CALL = b"tool_use"
 
@@ -76,9 +77,19 @@ def whole(raw: bytes, *, firm: bool) -> bytes | None:
         return raw
     if not isinstance(value, dict):
         return None if b"{" in raw else raw
-    if not may_call(raw) or _once(raw):
+    if not may_call(raw):
         return raw
-    return dumps(value)
+    kept = _known(value)
+    return raw if kept == value and _once(raw) else dumps(kept)
+
+
+def _known(answer: Fields) -> Fields:
+    """A whole answer without keys that only some readers take for those of a call."""
+    kept = _without_strays(answer, "answer")
+    content = kept.get("content")
+    if isinstance(content, list):
+        kept["content"] = [_without_strays(one, "block") if isinstance(one, dict) else one for one in content]
+    return kept
 
 
 def _plain(event: bytes) -> bool:
@@ -102,15 +113,33 @@ def _written(event: bytes, data: bytes, value: Fields, name: str, *, odd: bool) 
     block, message = kept.get("content_block"), kept.get("message")
     if isinstance(block, dict):
         kept = {**kept, "content_block": _without_strays(block, "block")}
+    if kind != "message_start" and isinstance(kept.get("content"), list):  # a whole answer, as an event
+        yield from _spread(kept)
+        return
     content = message.get("content") if isinstance(message, dict) and kind == "message_start" else None
     if content and isinstance(message, dict):  # blocks that begin with the answer itself
         yield _event({**kept, "type": kind, "message": {**message, "content": []}})
-        blocks = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
-        yield from Decoder().feed(b"".join([block_events(number, one) for number, one in enumerate(blocks)]))
+        yield from _blocks(content)
     elif odd or kept != value or not _once(data) or _refused(data):
         yield _event({**kept, "type": kind})
     else:
         yield event
+
+
+def _spread(answer: Fields) -> Iterator[bytes]:
+    """The events of a whole answer."""
+    kept = _known(answer)
+    yield _event({"type": "message_start", "message": {**kept, "type": "message", "content": []}})
+    yield from _blocks(kept["content"])
+    if reason := answer.get("stop_reason"):
+        usage = {"usage": answer["usage"]} if "usage" in answer else {}
+        yield _event({"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, **usage})
+
+
+def _blocks(content: object) -> list[bytes]:
+    """The events of whole blocks."""
+    blocks = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+    return Decoder().feed(b"".join([block_events(number, one) for number, one in enumerate(blocks)]))
 
 
 def _refused(data: bytes) -> bool:

@@ -221,6 +221,7 @@ class Giver:
             blocks=self._numbers.next,
             streamed=True,
             open=self._numbers.open is not None,
+            half=self._heard.half,
         )
 
     def end(self) -> bytes:

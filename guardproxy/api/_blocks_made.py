@@ -69,7 +69,7 @@ def reply(ask: Ask, text: str, *, reply_id: str, created: int, finish: Finish | 
 def _answer(ask: Ask, reply_id: str, blocks: Sequence[Fields], joint: Joint) -> tuple[str, bytes]:
     """An answer of these blocks, behind those that a stream was given."""
     called = any(block.get("type") == "tool_use" for block in blocks) or joint.calls
-    reason = "tool_use" if called else "end_turn"
+    reason = "max_tokens" if joint.half else "tool_use" if called else "end_turn"
     base = {"id": reply_id, "model": ask.model, **joint.base}
     usage = joint.usage or NO_USAGE
     if not ask.stream:

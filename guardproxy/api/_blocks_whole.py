@@ -77,7 +77,7 @@ class Whole:
         self._given, self.holding = True, False
         raw, payload = b"".join(self._parts), self._payload()
         content = payload.get("content")
-        if self._reader.answer.failed or not isinstance(content, list):
+        if (self._reader.answer.failed and keep is None) or not isinstance(content, list):
             return raw
         changed = self._anew
         if self._drop is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from guardproxy.api._answer import Answer
 from guardproxy.api._calls import MAX_CALLS, inner_of
 from guardproxy.api._clear import Clear, Piece
-from guardproxy.api._gate import GAP, Gate, Joint, summed
+from guardproxy.api._gate import GAP, Gate, Joint, half, summed
 from guardproxy.api._gathered import Fields, Gathered
 from guardproxy.api._joined import Joined
 from guardproxy.api._kinds import Kind, base_in, blocks_in, ends, kind, newest_usage, payload_of, role_in, speaks
@@ -127,6 +127,7 @@ class GatedStream:
             usage=summed(before.usage, newest_usage(self._events)),
             blocks=before.blocks + blocks_in(self._passed),
             streamed=True,
+            half=half(given.first.built()),
         )
 
     def _take(self, event: bytes) -> bytes:

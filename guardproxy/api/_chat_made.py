@@ -68,7 +68,8 @@ def closing(ask: Ask, joint: Joint | None, text: str, *, reply_id: str, created:
     base = {"id": reply_id, "created": created, "model": ask.model, **joint.base}
     if ask.stream:
         joined = Joined(Joint(base, joint.role, joint.text, joint.calls))
-        said = _unsaid(joined, joint) + joined.text(text) + joined.made({}, "tool_calls" if joint.calls else "stop")
+        reason = "length" if joint.half else "tool_calls" if joint.calls else "stop"
+        said = _unsaid(joined, joint) + joined.text(text) + joined.made({}, reason)
         return said + _usage(ask, base, joint) + DONE
     content = GAP.join([part for part in (joint.text, text) if part])
     message: Fields = {"role": "assistant", "content": content, "refusal": None}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+
+from guardproxy.api._json import peek
+from guardproxy.core.model import Call
 
 Names = Callable[[str], bool]
 
@@ -33,7 +36,8 @@ class Joint:
     `base`: id, created, model and the like of the first response. `role`: it was sent. `text`: all that was sent, of
     every attempt. `calls`: how many were sent. `usage`: the sum, in the provider's own form. `blocks`:
     of reasoning, that were sent with a number; where all content is blocks, all of them. `streamed`: all of it as a
-    stream. `open`: the last of the blocks was begun and has no end yet.
+    stream. `open`: the last of the blocks was begun and has no end yet. `half`: of a call only the beginning was sent,
+    and nobody may carry that out.
     """
 
     base: Mapping[str, object] = field(default_factory=dict)
@@ -44,12 +48,18 @@ class Joint:
     blocks: int = 0
     streamed: bool = False
     open: bool = False
+    half: bool = False
 
 
 GAP = "\n\n"
 """Between the text of one attempt and that of the next."""
 META = ("id", "object", "created", "model", "system_fingerprint")
 """What all chunks of one answer have in common."""
+
+
+def half(calls: Iterable[Call]) -> bool:
+    """Whether the arguments of one may have stopped in the middle, where nothing else says that they are all there."""
+    return any(not isinstance(peek(call.arguments), dict) for call in calls)
 
 
 def summed(before: Mapping[str, object], now: Mapping[str, object]) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from guardproxy.api._answer import Answer
-from guardproxy.api._gate import Joint
+from guardproxy.api._gate import Joint, half
 from guardproxy.api._gathered import assembled
 from guardproxy.api._json import dumps
 from guardproxy.core.model import Call, Message, Usage
@@ -110,7 +110,8 @@ class Watcher:
             return self._holder.joint()
         base = {"id": self.response_id, "model": self.response_model}
         text, calls = self.text, self.call_count
-        return Joint({key: value for key, value in base.items() if value}, bool(text or calls), text, calls)
+        known = {key: value for key, value in base.items() if value}
+        return Joint(known, bool(text or calls), text, calls, half=half(self.calls))
 
     def _plain_calls(self) -> list[dict[str, object]]:
         return [

@@ -9,9 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from guardproxy.store.redis import Store
-from tests.http.test_guarded import Agent, then
+from tests.http.test_guarded import TOOLS, Agent, then
 from tests.http_store import counted, held
 from tests.live import Json, Said, live
+from tests.surfaces import SURFACES
 
 DELETE, READ = ("delete", "{}", "call_del000001"), ("read", '{"path":"c"}', "call_read00002")
 DENY = {"deny": ["delete"]}
@@ -77,6 +78,45 @@ async def test_cut(store: Store, name: str) -> None:
         await agent.turn()
         assert "[guardproxy]" in agent.text
         assert len(running.provider.got) == attempts, "the run has ended"
+
+
+HALVES = {
+    "chat": (b'\\"/tmp/important\\"}', b'"finish_reason":"length"', b'"finish_reason":"tool_calls"'),
+    "messages": (b'th\\": \\"/tmp/important\\"}', b'"stop_reason":"max_tokens"', b'"stop_reason":"tool_use"'),
+}
+"""By surface: the rest of the arguments, and how an answer ends whose call lacks it, or has it."""
+
+
+@pytest.mark.parametrize("judged", [False, True], ids=["passing", "judged"])
+@pytest.mark.parametrize("whole", [False, True], ids=["half", "all"])
+@pytest.mark.parametrize("surface", sorted(HALVES))
+async def test_a_call_of_which_only_the_beginning_came_is_none(
+    store: Store, surface: str, whole: bool, judged: bool
+) -> None:
+    """Clients would carry it out with half of its arguments."""
+    rest, short, called = HALVES[surface]
+    spoken = SURFACES[surface]
+    made = spoken.events(Said("I go.", calls=[("read", '{"path": "/tmp/important"}', "call_read00001")]), usage=True)
+    at = next(number for number, one in enumerate(made) if rest in one)
+    first = [made[at].replace(rest, b"")] if surface == "chat" else []
+    events = made[: at + (1 if surface == "chat" else 2)] if whole else [*made[:at], *first]
+    said = Said(raw=[*events, b": never\n\n"], stall=(len(events), never()))
+    tools = DENY if judged else {}
+    async with live(store, surface=spoken, policy={"refuse": "enforce"}, tools=tools) as running:
+        running.provider.script = lambda _got: said
+        agent = Agent(running, stream=True)
+        body = {"model": "m", "messages": agent.messages, "tools": TOOLS, "stream": True}
+        asked = asyncio.ensure_future(
+            running.post(spoken.request(body), {"x-guardproxy-session-id": agent.session}, spoken.PATH)
+        )
+        for _ in range(300):
+            await asyncio.sleep(0.01)
+            if running.proxy.turns and running.provider.sent:
+                break
+        await asyncio.sleep(0.1)
+        await store.runs.cut("default", agent.session, "ann", "enough")
+        answer = await asyncio.wait_for(asked, 3)
+        assert (short in answer.body, called in answer.body) == (not whole, whole)
 
 
 async def test_another_run_goes_on(store: Store) -> None:

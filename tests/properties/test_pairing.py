@@ -295,7 +295,7 @@ def rig(server: Embedded) -> Iterator[Rig]:
 
 
 @settings(
-    max_examples=int(os.environ.get("PAIRED", "24")),
+    max_examples=int(os.environ.get("PAIRED", "15")),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
