@@ -161,4 +161,6 @@ def _audit(config: Config, given: argparse.Namespace) -> None:
         for one in found:
             print(json.dumps(asdict(one)))
     else:
-        terminal.show(auditing.HEADS, auditing.rows(found), reach.nothing("nothing was changed", config))
+        said = [f"--{name} {text}" for name in ("actor", "what", "subject", "since") if (text := getattr(given, name))]
+        none = f"no entry fits {terminal.visible(' '.join(said))}" if said else "nothing was changed"
+        terminal.show(auditing.HEADS, auditing.rows(found), reach.nothing(none, config))
