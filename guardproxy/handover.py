@@ -233,9 +233,11 @@ def _list_sessions(config: Config, given: argparse.Namespace) -> None:
 
     if given.limit < 1:
         raise BadAsk("must be a number above 0", param="limit")
-    found = _with_runs(config, given.org, lambda runs: runs.listed(given.state, given.limit))
+    found, said = _with_runs(config, given.org, lambda runs: in_words.listing(runs, given.state, given.limit))
     none = f"no run of the last day{f' is {given.state}' if given.state else ''}"
     terminal.show(in_words.HEADS, (in_words.row(run) for run in found), reach.nothing(none, config, given.org))
+    for line in said:
+        print(line)
 
 
 def _show_session(config: Config, given: argparse.Namespace) -> None:

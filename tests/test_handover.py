@@ -16,7 +16,7 @@ import pytest
 
 from guardproxy import cli, secrets
 from guardproxy.config import build
-from guardproxy.http import reach
+from guardproxy.http import in_words, reach
 from guardproxy.http.sealed import CHECKPOINT, Held, Sealer
 from guardproxy.store import embedded
 from guardproxy.store.approvals import Approval
@@ -231,6 +231,13 @@ def test_a_store_that_is_away(words: tuple[str, ...], file: Path, run: Run) -> N
 
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert err.startswith("guardproxy: the store redis://127.0.0.1:9/0 cannot be reached")
+
+
+def test_that_panic_is_on_is_said(file: Path, run: Run) -> None:
+    for on in (True, False):
+        do(file, lambda store, on=on: store.panic(on))
+        assert ("panic is on" in run("sessions", "list")[1]) is on
+        assert do(file, lambda store: in_words.standing(store, ORG, "x")) == [in_words.PANIC] * on
 
 
 def test_no_run(run: Run) -> None:

@@ -18,6 +18,9 @@ AGENT = 8
 TENANT = re.compile(r"limit \w+ \((?!span|session)")
 """Begins the reason of a limit that is not the run's."""
 
+PANIC = "panic is on: nothing intervenes, no limit holds (guardproxy panic off ends it)"
+"""Below runs, while every intervention is switched off."""
+
 
 def name(run: Run) -> str:
     """Its id, for a terminal."""
@@ -75,17 +78,23 @@ def paragraphs(run: Run, where: str = "") -> list[str]:
     return lines
 
 
+async def listing(runs: Runs, state: str, limit: int) -> tuple[list[Run], list[str]]:
+    """Runs, as `Runs.listed`, and what is to be said below them."""
+    return await runs.listed(state, limit), [PANIC] if await runs.panic() else []
+
+
 async def standing(store: Store, org: str, session: str, where: str = "") -> list[str]:
     """How a run stands that does not just go on, and what lets it: lines for who looks at its turns."""
     known = await store.session_state(org, session.encode("utf-8", "replace").decode())
+    panic = [PANIC] if await store.panic() else []
     if known is None:  # its first request was refused: it never began
-        return []
+        return panic
     run = await Runs(store, Sealer(bytes(32)), org).of(known)
     stands = _state(run)
     if stands == "active":
-        return []
+        return panic
     on = _goes_on(run, where)
-    return [f"state: {stands}", *([f"to go on: {on}"] if on else [])]
+    return [*panic, f"state: {stands}", *([f"to go on: {on}"] if on else [])]
 
 
 def _goes_on(run: Run, where: str) -> str:

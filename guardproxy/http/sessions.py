@@ -106,6 +106,10 @@ class Runs:
         wanted = sorted((one for one in known if state in ("", one.state)), key=lambda one: (-one.at_ms, one.session))
         return [await self.of(one) for one in wanted[skip : skip + limit]]
 
+    async def panic(self) -> bool:
+        """Whether every intervention is switched off."""
+        return await self._store.panic()
+
     async def shown(self, session: str) -> Run:
         """One run with its history. `GuardError` 404 names some that there are."""
         session = _text(session)

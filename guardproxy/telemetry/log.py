@@ -126,6 +126,8 @@ def fields_of(report: TurnReport) -> dict[str, object]:
         fields["retry"] = True
     if view.degraded:
         fields["degraded"] = True
+    if view.panic:
+        fields["panic"] = True
     if view.span > 1:  # what was done before it counts no more
         fields["span"] = view.span
     if report.eventful:

@@ -87,6 +87,7 @@ def test_the_facts_can_be_read_again(lines):
         (turn(1, view=view(1, retry=True)), "retry", True),
         (turn(1, view=view(1, degraded=True)), "degraded", True),
         (turn(1, view=view(1, span=2)), "span", 2),
+        (turn(1, view=view(1, panic=True)), "panic", True),
         (turn(1, error_type="timeout"), "error", "timeout"),
         (turn(1, edits=("usage",)), "edits", ["usage"]),
         (turn(1, decision=Decision("pass", spared=(SPARED,))), "spared", [SPARED_ROW]),
