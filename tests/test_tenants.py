@@ -204,11 +204,14 @@ def test_two_orgs_two_workers(
         metrics = urllib.request.urlopen(f"{proxy.admin}/metrics").read().decode()
         assert re.search(r'guardproxy_auth_refused_total{\w+="key_disabled"} [1-9]', metrics)
         assert proxy.stop() == 0
-        run("orgs", "disable", "globex", "--by", "ben")
+        run("orgs", "disable", "globex", "--by", "ben")  # with a token nobody is who they say
+        monkeypatch.delenv(client.VARIABLE)
+        run("orgs", "enable", "globex", "--by", "ben")
         written = [json.loads(line) for line in run("audit", "--json").splitlines()]
         heap = proxy.err + proxy.greeting + metrics + repr(_Provider.seen) + repr(written)
     assert [(one["what"], one["actor"], one["kind"]) for one in written if one["what"][:3] in ("org", "key")] == [
         ("org.update", "ben", "command"),
+        ("org.update", "anna", "token"),
         ("key.update", "anna", "token"),
         ("key.update", terminal.me(), "local"),
         *[(what, terminal.me(), "local") for what in ("key.create", "org.create") * 2],
