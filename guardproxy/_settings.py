@@ -117,7 +117,8 @@ class StoreSection(Section):
     """Redis by `url`, else an embedded Valkey in `data_dir`. `on_failure` says what a request does without it.
 
     `lease_seconds`: how long a hold outlives the worker that took it; renewed while its call runs. `labels_days`: how
-    long a false alarm is remembered.
+    long a false alarm is remembered; `runs_hours`: a run after its last turn; `people_days`: what waits for people, and
+    what they did to a run. What else is kept, and for how long: docs/data.md.
     """
 
     url: kinds.OptionalRedisUrl = Field(default=None, repr=False)
@@ -126,6 +127,8 @@ class StoreSection(Section):
     timeout_ms: kinds.StoreMs = 220  # a request may lose 250 in all (DESIGN section 11)
     lease_seconds: kinds.LeaseSeconds = 120.0
     labels_days: kinds.Days = 180.0
+    runs_hours: kinds.KeptHours = 24.0
+    people_days: kinds.KeptDays = 8.0
 
 
 class UsageSection(Section):

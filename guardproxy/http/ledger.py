@@ -205,14 +205,14 @@ def _rounds_at(anchor: str) -> Rounds | None:
 
 
 def _made(message: object) -> Iterator[Call]:
-    """The calls of a message that was put back, in whatever surface's form."""
-    found = message if isinstance(message, dict) else {}
-    parts = [part for key in ("tool_calls", "content") if isinstance(found.get(key), list) for part in found[key]]
-    for part in parts:
-        if isinstance(part, dict) and part.get("id"):
+    """The calls of a message that was put back, in whatever surface's form; of some a message is a list of items."""
+    items = [one for one in (message if isinstance(message, list) else [message]) if isinstance(one, dict)]
+    lists = [one[key] for one in items for key in ("tool_calls", "content") if isinstance(one.get(key), list)]
+    for part in (*items, *[part for parts in lists for part in parts if isinstance(part, dict)]):
+        if name := part.get("call_id") or part.get("id"):
             inner = part.get("function") or part.get("custom") or part
             given = inner.get("arguments", inner.get("input"))
-            yield Call(inner.get("name") or "", given if isinstance(given, str) else json.dumps(given), part["id"])
+            yield Call(inner.get("name") or "", given if isinstance(given, str) else json.dumps(given), name)
 
 
 def _each_id_once(here: Message | None, backs: Sequence[PutBack]) -> list[PutBack]:
@@ -223,7 +223,8 @@ def _each_id_once(here: Message | None, backs: Sequence[PutBack]) -> list[PutBac
     taken = {call.id for call in here.calls if call.id} if here else set()
     kept = []
     for back in backs:
-        ids = [one for _, raw in back.calls if (one := json.loads(raw).get("id"))]
+        calls = [json.loads(raw) for _, raw in back.calls]
+        ids = [one for call in calls if (one := call.get("call_id") or call.get("id"))]
         if len({*ids} - taken) < len(ids):
             kept.append(PutBack(back.index, back.before, said=back.said, instead=back.instead))
         else:

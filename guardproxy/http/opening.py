@@ -11,7 +11,7 @@ from guardproxy.core import session
 from guardproxy.core.tenant import SEPARATOR
 from guardproxy.core.view import Opening, TurnFact, View
 from guardproxy.errors import StoreError
-from guardproxy.http import charging, room
+from guardproxy.http import charging, remembering, room
 
 if TYPE_CHECKING:
     from guardproxy.core.model import Ask
@@ -24,6 +24,7 @@ def opening_of(turn: Turn) -> Opening:
     identity = session.identify(ask, proxy.printer, scope(turn), tenant.owner)
     if identity.thread and ask.surface != CHAT:
         identity = replace(identity, thread=f"{identity.thread}{SEPARATOR}{ask.surface}")
+    identity = remembering.identity(turn, identity)
     if not identity.fresh and not proxy.knows(identity):
         ask = turn.ask = turn.surface.widen(ask)
     turn.rates = proxy.prices.rates(ask.model, ask.parsed.get("service_tier"))

@@ -126,7 +126,7 @@ async def _release(turn: Turn, approval: Approval, held: Held) -> web.StreamResp
         return await turn.reply(stopped_notice(turn, stopped, approval, held))
     created = turn.started_ns // 10**9
     kind, body = turn.surface.replay_message(turn.ask, held.message, reply_id=turn.reply_id, created=created)
-    turn.outcome.released(turn.surface.read_message(held.message))
+    turn.outcome.released(turn.surface.read_message(held.message), held.message)
     turn.settle()
     return whole(200, [("Content-Type", kind), *turn.guard_headers()], body)
 

@@ -71,7 +71,14 @@ class Client:
         sha = self._sha[script]
         deadline = self._loop.time() + self._timeout_s
         packed = pack(("EVALSHA", sha, 1, key, *arguments))
-        reply = await self._ask(packed, deadline)
+        wire = self._wire
+        if wire is None:
+            reply = await self._ask(packed, deadline)
+        else:  # mostly; and a layer less
+            try:
+                reply = await wire.send(packed, deadline)
+            except (Lost, Frozen) as error:
+                reply = await self._ask(packed, deadline, failed=error)
         if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
             load = pack(("SCRIPT", "LOAD", self._source[sha]))
             reply = await self._ask(load + packed, deadline, answers=2)
@@ -97,6 +104,14 @@ class Client:
         packed = pack(words)
         return self._taken(await self._ask(packed, self._loop.time() + self._timeout_s))
 
+    def command_soon(self, *words: str | bytes | int) -> bool:
+        """Send one command now, and ask for no answer: it is one that may be lost. False: there is no connection."""
+        if self._wire is None:
+            return False
+        self._wire.send(pack(words), self._loop.time() + self._timeout_s).add_done_callback(_let_be)
+        self._wire.flush()
+        return True
+
     async def close(self) -> None:
         """End the connection and the probe."""
         self._closed = True
@@ -107,9 +122,13 @@ class Client:
         if self._wire:
             self._wire.close()
 
-    async def _ask(self, packed: bytes, deadline: float, *, answers: int = 1) -> object:
-        """Every call is safe to send twice, so a lost connection is tried once more."""
-        for last in (False, True):
+    async def _ask(
+        self, packed: bytes, deadline: float, *, answers: int = 1, failed: Lost | Frozen | None = None
+    ) -> object:
+        """Every call is safe to send twice, so a lost connection is tried once more. `failed`: how a first try was."""
+        for last in (False, True) if failed is None else (True,):
+            if isinstance(failed, Frozen):
+                break
             wire = self._wire or await self._reach(deadline)
             try:
                 return await wire.send(packed, deadline, answers=answers)
@@ -230,3 +249,9 @@ class Client:
 
     def _refused(self, reply: object) -> StoreError:
         return StoreError(f"the store {self._to.shown} refused: {reply}")
+
+
+def _let_be(reply: asyncio.Future[object]) -> None:
+    """See an answer that nobody waits for: what went wrong shows with the next call."""
+    if not reply.cancelled():
+        reply.exception()

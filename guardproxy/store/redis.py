@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from guardproxy.core.memo import Memo
@@ -17,11 +18,13 @@ from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import ConfigError, StoreError
 from guardproxy.store import _codec
 from guardproxy.store._client import Client, OnChange
-from guardproxy.store._scripts import sources
+from guardproxy.store._scripts import USUAL, Retention, sources
 from guardproxy.store._wire import address
 from guardproxy.store.approvals import Approvals
 from guardproxy.store.audit import Audit
+from guardproxy.store.chains import Chains
 from guardproxy.store.checkpoints import Checkpoints
+from guardproxy.store.erasures import Erasures
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
 from guardproxy.store.meter import Meter
@@ -29,6 +32,7 @@ from guardproxy.store.orphans import Orphans
 from guardproxy.store.policies import Policies
 from guardproxy.store.registry import Registry
 from guardproxy.store.runs import Runs
+from guardproxy.store.schema import Schema
 from guardproxy.store.stays import Stays
 from guardproxy.store.tokens import Tokens
 from guardproxy.store.usages import Usages
@@ -66,20 +70,23 @@ class Swept:
 class Store:
     """One connection to the store, for one event loop. Make it with `connect`."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, kept: Retention = USUAL) -> None:
         self._client = client
         self.stays = Stays(client)
         self.orphans = Orphans(client)
         self.labels = Labels(client)
         self.approvals = Approvals(client)
-        self.runs = Runs(client)
+        self.runs = Runs(client, kept.runs_ms)
         self.registry = Registry(client)
+        self.chains = Chains(client)
         self.policies = Policies(client)
         self.checkpoints = Checkpoints(client)
         self.tokens = Tokens(client)
         self.audit = Audit(client)
         self.meter = Meter(client, self._register)
-        self.usages = Usages(client)
+        self.usages = Usages(client, self._register)
+        self.erasures = Erasures(client)
+        self.schema = Schema(client)
         self._orgs: set[str] = set()
         self._orgs_of = 0
         self._known = Memo[str, bool](KNOWN)
@@ -94,6 +101,7 @@ class Store:
         probe_ms: int = 1000,
         on_change: OnChange | None = None,
         required: bool = True,
+        kept: Retention = USUAL,
     ) -> Store:
         """Connect to a URL or a socket. `ConfigError` for a bad URL, `StoreError` if nothing answers and `required`.
 
@@ -102,13 +110,13 @@ class Store:
         """
         client = Client(
             address(url, socket_path),
-            sources(),
+            sources(kept),
             timeout_s=timeout_ms / 1000,
             probe_s=probe_ms / 1000,
             on_change=on_change,
         )
         await client.start(required=required)
-        return cls(client)
+        return cls(client, kept)
 
     @property
     def up(self) -> bool:
@@ -242,6 +250,10 @@ class Store:
                 param="store.url",
             )
 
+    async def check_schema(self) -> int:
+        """See that the keys have a layout we know, and note ours; see `store.schema`. `ConfigError` for a newer one."""
+        return await self.schema.check(ORGS)
+
     async def close(self) -> None:
         """End the connection."""
         await self._client.close()
@@ -263,6 +275,7 @@ class Store:
         self._orgs.add(org)
 
 
+@lru_cache(maxsize=1024)
 def _key(org: str) -> bytes:
     return _codec.prefix(org).encode()
 

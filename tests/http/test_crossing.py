@@ -16,8 +16,8 @@ from tests.surfaces import OTHERS, SURFACES
 
 SAID = Said("I look.", calls=[("delete", '{"path":"b"}', "call_00000001"), ("read", '{"path":"b"}', "call_00000002")])
 DELETE = Said(calls=[SAID.calls[0]])
-FORMS = {"chat": b'"tool_calls"', "messages": b'"tool_use"'}
-"""How a call begins in a request."""
+FORMS = {"chat": b'"tool_calls"', "messages": b'"tool_use"', "responses": b'"fc_call_00000001"'}
+"""How a call stands in a request; of Responses the one that was refused."""
 
 pairs = pytest.mark.parametrize(
     ("first", "second"), [pair for one in OTHERS for pair in (("chat", one), (one, "chat"))]

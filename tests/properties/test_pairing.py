@@ -168,9 +168,10 @@ class Agent:
         for got in reached:
             raw, sent = raw_messages(self.surface, got.body), self.surface.messages(got.json)
             assert paired(self.history), "the test itself"
-            upstream(self.surface.messages(self.surface.request({"model": "m", "messages": self.history})), sent)
+            asked = self.surface.request({"model": "m", "messages": self.history})
+            upstream(self.surface.messages(asked), sent)
             if self.run.surface != "chat":
-                assert self.surface.sound(got.json), shape(sent)
+                assert self.surface.sound(got.json) or not self.surface.sound(asked), shape(sent)
             assert raw[: len(self.known)] == self.known, f"another beginning: {shape(sent)}"
             self.known = raw
             first = first or raw
