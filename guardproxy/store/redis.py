@@ -16,9 +16,10 @@ from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import ConfigError, StoreError
 from guardproxy.store import _codec
-from guardproxy.store._client import Client, OnChange
+from guardproxy.store._address import Files, address
+from guardproxy.store._client import Client, client
 from guardproxy.store._scripts import sources
-from guardproxy.store._wire import address
+from guardproxy.store._server import OnChange
 from guardproxy.store.approvals import Approvals
 from guardproxy.store.audit import Audit
 from guardproxy.store.checkpoints import Checkpoints
@@ -94,21 +95,24 @@ class Store:
         probe_ms: int = 1000,
         on_change: OnChange | None = None,
         required: bool = True,
+        files: Files | None = None,
+        replicas: int = 0,
     ) -> Store:
         """Connect to a URL or a socket. `ConfigError` for a bad URL, `StoreError` if nothing answers and `required`.
 
         250 ms is what a request may lose to a store that is away (DESIGN section 11). `on_change` is told
-        `(up, reason)`, once a change.
+        `(up, reason)`, once a change. `files`: for TLS. `replicas`: how many must have a hold before it counts.
         """
-        client = Client(
-            address(url, socket_path),
+        made = client(
+            address(url, socket_path, files),
             sources(),
             timeout_s=timeout_ms / 1000,
             probe_s=probe_ms / 1000,
             on_change=on_change,
+            replicas=replicas,
         )
-        await client.start(required=required)
-        return cls(client)
+        await made.start(required=required)
+        return cls(made)
 
     @property
     def up(self) -> bool:
@@ -227,15 +231,14 @@ class Store:
 
     async def ping(self) -> None:
         """Ask for a sign of life."""
-        await self._client.command("PING")
+        await self._client.each("PING")
 
     async def check_policy(self) -> None:
         """`ConfigError` unless the server refuses writes when memory is full: budgets must not be evicted."""
-        info = await self._client.command("INFO", "memory")
-        text = info.decode() if isinstance(info, bytes) else ""
-        lines = dict(line.partition(":")[::2] for line in text.splitlines())
-        policy = lines.get("maxmemory_policy", "").strip()
-        if policy and policy != "noeviction":
+        found = await self._client.each("INFO", "memory")
+        lines = [line for info in found if isinstance(info, bytes) for line in info.decode().splitlines()]
+        policies = {line.partition(":")[2].strip() for line in lines if line.startswith("maxmemory_policy:")}
+        for policy in policies - {"noeviction", ""}:
             raise ConfigError(
                 f"the store's maxmemory-policy is {policy}: under memory pressure it would forget budgets and holds. "
                 "Set it to noeviction",

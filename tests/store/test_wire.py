@@ -9,7 +9,8 @@ import pytest
 
 from guardproxy.errors import ConfigError, StoreError
 from guardproxy.store import _codec
-from guardproxy.store._wire import Wire, address
+from guardproxy.store._address import address
+from guardproxy.store._wire import Wire
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
 from tests.store.kit import Agent
