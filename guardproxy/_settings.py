@@ -14,9 +14,6 @@ from guardproxy import _kinds as kinds
 from guardproxy._kinds import Amount, Count, HttpUrl, Number, Port, Seconds, Text
 from guardproxy.core.pricing import Rates, Tier
 
-SECRET = 16
-"""Characters of the shortest secret that signs a message."""
-
 DEFAULT_UPSTREAM = "https://api.openai.com/v1"
 """Where requests go when neither the file nor `OPENAI_BASE_URL` says."""
 
@@ -52,6 +49,12 @@ class Tls(Section):
         if bool(self.cert) != bool(self.key):
             raise ValueError(f"{'cert' if self.key else 'key'}: is missing: a certificate and its key go together")
         return self
+
+
+class StoreTls(Tls):
+    """For `rediss` URLs; `ca` is who is trusted, by default whom the system trusts."""
+
+    ca: kinds.OptionalText = None
 
 
 class Auth(Section):
@@ -117,7 +120,7 @@ class StoreSection(Section):
     """Redis by `url`, else an embedded Valkey in `data_dir`. `on_failure` says what a request does without it.
 
     `lease_seconds`: how long a hold outlives the worker that took it; renewed while its call runs. `labels_days`: how
-    long a false alarm is remembered.
+    long a false alarm is remembered. `wait_replicas`: how many must have a hold before its call goes out.
     """
 
     url: kinds.OptionalRedisUrl = Field(default=None, repr=False)
@@ -126,6 +129,8 @@ class StoreSection(Section):
     timeout_ms: kinds.StoreMs = 220  # a request may lose 250 in all (DESIGN section 11)
     lease_seconds: kinds.LeaseSeconds = 120.0
     labels_days: kinds.Days = 180.0
+    tls: StoreTls = StoreTls()
+    wait_replicas: Annotated[Number, Field(ge=0, le=5)] = 0
 
 
 class UsageSection(Section):
@@ -198,8 +203,8 @@ Signing = TypeVar("Signing", Webhook, Verifier)
 
 
 def _signs(section: Signing) -> Signing:
-    if section.url and len(section.secret) < SECRET:
-        raise ValueError(f"secret: must have at least {SECRET} characters: it signs what the server gets")
+    if section.url and len(section.secret) < kinds.SHORTEST_SECRET:
+        raise ValueError(f"secret: must have at least {kinds.SHORTEST_SECRET} characters: it signs what the server gets")
     return section
 
 

@@ -31,7 +31,7 @@ def store_of(config: Config, org: str = DEFAULT_ORG) -> str:
     whose = "" if org == DEFAULT_ORG else f", organisation {org}"
     if not config.store.url:
         return f"the store in {config.data_dir}{whose}"
-    return f"the store at {without_password(config.store.url)}{whose}"
+    return f"the store at {without_password(config.store.url).partition("?")[0]}{whose}"
 
 
 def options(file: Path | None, data_dir: str | None) -> str:
@@ -76,7 +76,10 @@ def _was_served(data_dir: Path) -> None:
 
 
 async def _ask(config: Config, path: str | None, work: Callable[[Store], Awaitable[T]]) -> T:
-    store = await Store.connect(config.store.url, socket_path=path, timeout_ms=PATIENCE_MS)
+    section = config.store
+    store = await Store.connect(
+        section.url, socket_path=path, timeout_ms=PATIENCE_MS, files=section.tls, replicas=section.wait_replicas
+    )
     try:
         return await work(store)
     finally:

@@ -77,7 +77,13 @@ class Parent:
         stack.push_async_callback(self._telemetry.shutdown)
         _name_bad_prices(config)
         section, path = config.store, self._socket_path or None
-        self._store = await Store.connect(section.url, socket_path=path, timeout_ms=section.timeout_ms)
+        self._store = await Store.connect(
+            section.url,
+            socket_path=path,
+            timeout_ms=section.timeout_ms,
+            files=section.tls,
+            replicas=section.wait_replicas,
+        )
         stack.push_async_callback(self._store.close)
         await self._store.check_policy()
         self._crew = Crew(config.listen.workers, self._start, self._fleet, lambda mark: bury(self._store, mark))

@@ -72,6 +72,8 @@ class Worker:
             socket_path=self._start.socket_path or None,
             timeout_ms=config.store.timeout_ms,
             on_change=self._store_changed,
+            files=config.store.tls,
+            replicas=config.store.wait_replicas,
             required=False,  # the parent has seen it; a worker that is started anew must serve without it too
         )
         self.proxy = self._assemble(config)
