@@ -14,6 +14,7 @@ from guardproxy.store import embedded
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
 from tests.store.kit import emptied
+from tests.store.monitored import heard
 from tests.store.processes import Nodes, cluster
 
 SERVERS = ["valkey", pytest.param("redis", marks=pytest.mark.redis_server)]
@@ -33,8 +34,10 @@ def servers(request: pytest.FixtureRequest) -> Iterator[Embedded | Nodes]:
         with cluster() as nodes:
             yield nodes
         return
-    with embedded.scratch(binary_of(request.param)) as running:
+    with embedded.scratch(binary_of(request.param)) as running, heard(running.socket_path) as found:
         yield running
+    assert found.calls
+    assert found.wrong == []  # in no call of any test: keys in several slots, or more than docs/redis.md allows
 
 
 @pytest.fixture

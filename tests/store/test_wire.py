@@ -10,6 +10,7 @@ import pytest
 from guardproxy.errors import ConfigError, StoreError
 from guardproxy.store import _codec
 from guardproxy.store._address import address
+from guardproxy.store._server import Server
 from guardproxy.store._wire import Wire
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
@@ -59,10 +60,11 @@ async def test_a_password_and_a_database_are_used(server: Embedded) -> None:
 
 
 @pytest.fixture
-async def writes(store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[bytes]]:
+async def writes(server: Embedded, store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[bytes]]:
     """What is written to the store's connection, write by write."""
     found: list[bytes] = []
     await store.ping()
+    assert isinstance(store._client, Server)
     wire = store._client._wire
     assert isinstance(wire, Wire)
     transport = wire._transport
