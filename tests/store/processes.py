@@ -60,6 +60,13 @@ class Node:
         with redis.Redis(port=self.port, socket_timeout=5) as made:
             return made.execute_command(*words)
 
+    def ask_all(self, commands: Sequence[tuple[str | int, ...]]) -> list[Any]:
+        """Many in one trip."""
+        with redis.Redis(port=self.port, socket_timeout=5) as made, made.pipeline(transaction=False) as line:
+            for words in commands:
+                line.execute_command(*words)
+            return line.execute()
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -68,7 +75,7 @@ class Node:
 def start(folder: Path, port: int, *options: str) -> Node:
     """A redis-server without persistence."""
     own = folder / str(port)
-    own.mkdir()
+    own.mkdir(exist_ok=True)
     words = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(own), "--save", ""]
     words += ["--maxmemory-policy", "noeviction", "--daemonize", "no", *options]
     with (own / "log").open("wb") as log:
@@ -81,20 +88,23 @@ class Nodes:
 
     folder: Path
     nodes: list[Node] = field(default_factory=list)
+    options: list[str] = field(default_factory=list)
     socket_path: None = None
 
     @property
     def url(self) -> str:
-        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes[:2])
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.living()[:2])
+
+    def restart(self, node: Node) -> None:
+        """Bring a killed one back; what it was it knows from its directory."""
+        node.process = start(self.folder, node.port, *self.options).process
 
     def living(self) -> list[Node]:
         return [node for node in self.nodes if node.process.poll() is None]
 
     def _map(self) -> list[Any]:
         """By one that is in the cluster's majority."""
-        maps = [node.ask("CLUSTER", "SLOTS") for node in self.living()]
-        assert all(one == maps[0] for one in maps[1:]) or True
-        return max(maps, key=len)
+        return until(lambda: self.living()[-1].ask("CLUSTER", "SLOTS"), "a map")
 
     def primary_of(self, key: str) -> Node:
         slot = key_slot(key.encode())
@@ -105,7 +115,7 @@ class Nodes:
         [row] = [row for row in self._map() if row[2][1] == primary.port]
         return next(node for node in self.nodes if node.port == row[3][1])
 
-    def whole(self, primaries: int = 3) -> bool:
+    def whole(self) -> bool:
         """Whether all nodes that live say that all slots are served, by nodes that live."""
         living = {node.port for node in self.living()}
         for node in self.living():
@@ -135,8 +145,9 @@ def cluster(replicas: int = 0, options: Sequence[str] = ()) -> Iterator[Nodes]:
             own = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT_MS)]
             own += ["--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0", "--appendonly", "no"]
             own += ["--cluster-replica-validity-factor", "0"]
+            made.options = [*own, *options]
             for port in free_ports(3 * (1 + replicas), above=10_000):
-                made.nodes.append(start(made.folder, port, *own, *options))
+                made.nodes.append(start(made.folder, port, *made.options))
             _join(made)
             yield made
         finally:
