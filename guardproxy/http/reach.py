@@ -31,7 +31,8 @@ def store_of(config: Config, org: str = DEFAULT_ORG) -> str:
     whose = "" if org == DEFAULT_ORG else f", organisation {org}"
     if not config.store.url:
         return f"the store in {config.data_dir}{whose}"
-    return f"the store at {without_password(config.store.url).partition("?")[0]}{whose}"
+    shown, _, _ = without_password(config.store.url).partition("?")  # options may hold another password
+    return f"the store at {shown}{whose}"
 
 
 def options(file: Path | None, data_dir: str | None) -> str:

@@ -112,17 +112,19 @@ class Nodes:
         return next(node for node in self.nodes if node.port == port)
 
     def replica_of(self, primary: Node) -> Node:
-        [row] = [row for row in self._map() if row[2][1] == primary.port]
+        row, *_ = [row for row in self._map() if row[2][1] == primary.port]
         return next(node for node in self.nodes if node.port == row[3][1])
 
     def whole(self) -> bool:
-        """Whether all nodes that live say that all slots are served, by nodes that live."""
+        """Whether all nodes that live say that all slots are served, by nodes that live and have their replicas."""
         living = {node.port for node in self.living()}
         for node in self.living():
             if b"cluster_state:ok" not in _raw(node, "CLUSTER", "INFO"):
                 return False
             rows = node.ask("CLUSTER", "SLOTS")
-            if sum(row[1] - row[0] + 1 for row in rows) != 16384 or not {row[2][1] for row in rows} <= living:
+            if sum(row[1] - row[0] + 1 for row in rows) != 16384 or {one[1] for row in rows for one in row[2:]} != living:
+                return False
+            if b"master_link_status:down" in _raw(node, "INFO", "replication"):
                 return False
         return True
 
@@ -144,7 +146,7 @@ def cluster(replicas: int = 0, options: Sequence[str] = ()) -> Iterator[Nodes]:
         try:
             own = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT_MS)]
             own += ["--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0", "--appendonly", "no"]
-            own += ["--cluster-replica-validity-factor", "0"]
+            own += ["--cluster-replica-validity-factor", "0", "--repl-ping-replica-period", "1"]
             made.options = [*own, *options]
             for port in free_ports(3 * (1 + replicas), above=10_000):
                 made.nodes.append(start(made.folder, port, *made.options))

@@ -35,10 +35,15 @@ def nodes() -> Iterator[Nodes]:
         yield made
 
 
-def org_at(nodes: Nodes, number: int) -> str:
-    """An org whose keys lie with the given primary."""
-    owner = nodes.nodes[number]
-    return next(org for n in itertools.count() if nodes.primary_of(prefixed(org := f"org-{n}")) is owner)
+_numbers = itertools.count()
+
+
+def new_orgs(nodes: Nodes) -> tuple[str, str]:
+    """Two that nobody had before, whose keys lie with different primaries."""
+    one = f"org-{next(_numbers)}"
+    others = (f"org-{number}" for number in _numbers)
+    owner = nodes.primary_of(prefixed(one))
+    return one, next(other for other in others if nodes.primary_of(prefixed(other)) is not owner)
 
 
 def prefixed(org: str) -> str:
@@ -119,7 +124,7 @@ class Changes:
 async def test_a_primary_killed_in_mid_load(nodes: Nodes, replicas: int) -> None:
     """The budget holds over what survived, other orgs go on all the time, and the breaker closes by itself."""
     changes = Changes()
-    org, other = org_at(nodes, replicas), org_at(nodes, 2)
+    org, other = new_orgs(nodes)
     store = await Store.connect(nodes.url, probe_ms=50, timeout_ms=250, on_change=changes, replicas=replicas)
     try:
         load = Load(store, org, 2000, pause_s=0.002)
@@ -149,7 +154,9 @@ async def test_a_primary_killed_in_mid_load(nodes: Nodes, replicas: int) -> None
         assert beside.most < 0.25
         assert load.failed
         assert load.most < 0.5
-        assert [up for up, _ in changes.seen] == [False, True], changes.seen
+        told = [up for up, _ in changes.seen]
+        assert told == [False, True] * (len(told) // 2), changes.seen
+        assert replicas or len(told) == 2, changes.seen
         if replicas:
             assert lost == []
         if not replicas:
@@ -160,27 +167,108 @@ async def test_a_primary_killed_in_mid_load(nodes: Nodes, replicas: int) -> None
         await store.close()
 
 
+@pytest.mark.parametrize("replicas", [0, 1])
+async def test_what_a_replica_had_not_got(nodes: Nodes, replicas: int) -> None:
+    """Replication stands still when the primary dies: that is lost, and no more. With WAIT it was never admitted."""
+    org, _ = new_orgs(nodes)
+    store = await Store.connect(nodes.url, probe_ms=50, timeout_ms=250, replicas=replicas)
+    load = Load(store, org, 1000, pause_s=0.02)
+    task = asyncio.ensure_future(load.run())
+    try:
+        primary = nodes.primary_of(prefixed(org))
+        replica = nodes.replica_of(primary)
+        await until(lambda: len(load.admitted) > 100, 20)
+        replica.ask("CONFIG", "SET", "masterauth", "none that it knows")
+        primary.ask("CLIENT", "KILL", "TYPE", "replica")
+        before = len(load.admitted)
+        await asyncio.sleep(0.2)
+        apart = len(load.admitted) - before
+        primary.kill()
+        await until(lambda: calm(lambda: nodes.primary_of(prefixed(org)) is replica), 20, "a new primary")
+        replica.ask("CONFIG", "SET", "masterauth", "")
+        nodes.restart(primary)
+        await task
+        lost = load.lost(replica)
+        assert load.standing(replica) == load.limit
+        assert len(load.admitted) - len(lost) <= load.limit
+        if replicas:
+            assert (lost, apart <= CLIENTS) == ([], True)
+        else:
+            assert apart - CLIENTS <= len(lost) <= apart + CLIENTS
+            assert lost
+        await new_primary(nodes, org)
+        print(f"\nWAIT {replicas}: {apart} admitted without replication, {len(lost)} lost")
+    finally:
+        load.stop = True
+        await task
+        await store.close()
+
+
+LIMIT = 120
+BUDGETS = [{"scope": "org", "dimension": "requests", "window": "total", "limit": LIMIT}]
+
+
+@pytest.mark.parametrize("on_failure", ["open", "closed"])
+async def test_a_whole_proxy(nodes: Nodes, tmp_path: Path, on_failure: str) -> None:
+    """While a primary dies its orgs' requests go on, or are 503; the workers say so once each way; the budget holds."""
+    provider = Provider()
+    provider.script = lambda _got: Said("ok")
+    config = {
+        "policy": {"profile": "none"},
+        "budgets": BUDGETS,
+        "store": {"url": nodes.url, "on_failure": on_failure},
+        "telemetry": {"log_level": "warning"},
+    }
+    killed = nodes.primary_of("gp:{default}:")
+    killed.ask("UNLINK", f"gp:{{default}}:w:{WINDOW}")
+    found: list[tuple[int, str, float]] = []
+    async with serve(provider.handle) as upstream, serving(tmp_path, config, upstream, 2) as running:
+
+        async def client(number: int) -> None:
+            for turn in itertools.count():
+                began = time.perf_counter()
+                messages = [{"role": "user", "content": f"Do task {number}, part {turn}."}]
+                answer = await running.post({"model": "mock-1", "messages": messages})
+                code = "" if answer.status == 200 else answer.json["error"]["code"]
+                found.append((answer.status, code, time.perf_counter() - began))
+                if code == "budget_exceeded" and running.lines("store answers again"):
+                    return
+                await asyncio.sleep(0.05)
+
+        clients = [asyncio.ensure_future(client(number)) for number in range(4)]
+        await until(lambda: len(found) > 40, 20)
+        killed.kill()
+        await until(lambda: running.lines("store answers again"), 20)
+        await asyncio.gather(*clients)
+        primary = nodes.primary_of("gp:{default}:")
+        counted = primary.ask("HMGET", f"gp:{{default}}:w:{WINDOW}", "u:requests", "h:requests")
+        nodes.restart(killed)
+    away = {(503, "store_unavailable")} if on_failure == "closed" else set()
+    assert {one[:2] for one in found} == {(200, ""), (400, "budget_exceeded")} | away
+    assert primary is not killed
+    standing = sum(int(one or 0) for one in counted)
+    assert standing >= LIMIT if on_failure == "open" else standing == LIMIT  # what went out meanwhile is told afterwards
+    assert running.lines("store does not answer")
+    assert max(seconds for _, _, seconds in found) < 1.5
+    await until(lambda: calm(nodes.whole), 20)
+
+
 async def test_a_script_that_the_new_primary_does_not_know(nodes: Nodes) -> None:
     store = await Store.connect(nodes.url, timeout_ms=1000)
     try:
         for node in nodes.living():
             node.ask("SCRIPT", "FLUSH")
-        org = org_of(nodes)
+        org, _ = new_orgs(nodes)
         assert (await store.begin(Agent(store, session="s").opening(org=org))).admitted
     finally:
         await store.close()
-
-
-def org_of(nodes: Nodes) -> str:
-    assert nodes.living()
-    return "anybody"
 
 
 async def test_a_slot_that_moves(nodes: Nodes, tmp_path: Path) -> None:
     """While it does, its orgs' calls run on neither side; then they follow it. Single keys go to where they are."""
     store = await Store.connect(nodes.url, timeout_ms=300, probe_ms=50)
     try:
-        org = org_of(nodes)
+        org, _ = new_orgs(nodes)
         agent = Agent(store, session="moves")
         await store.begin(agent.opening(org=org))
         source = nodes.primary_of(prefixed(org))
