@@ -28,6 +28,10 @@ NO_VERDICT = {UNREACHED: "it could not be reached", UNREAD: "it gave no verdict"
 _log = logging.getLogger(__name__)
 
 
+UNFINISHED = frozenset(("pause_turn",))
+"""Reasons of answers with which the provider goes on when it is asked again: Anthropic's, of the tools that it runs."""
+
+
 def ends(turn: Turn, calls: Sequence[Call]) -> bool:
     """Whether the calls hand over the final answer (`tools.final`)."""
     return bool(calls) and all(first(turn.chosen.policy.tools.final, call) is not None for call in calls)
@@ -36,14 +40,15 @@ def ends(turn: Turn, calls: Sequence[Call]) -> bool:
 async def report(run: Guarded, look: Look) -> None:
     """Check an answer that the client has already: for the header, the log and the trace."""
     done, seen = run.turn.outcome, look.watcher.seen()
-    if run.turn.checks and done.outcome == "answered" and (not seen.calls or ends(run.turn, seen.calls)):
+    final = seen.finish_reason not in UNFINISHED and (not seen.calls or ends(run.turn, seen.calls))
+    if run.turn.checks and done.outcome == "answered" and final:
         _note(run.turn, await _failures(run.turn, seen.text, seen.calls))
 
 
 async def check(run: Guarded, look: Look) -> tuple[bool, web.StreamResponse | None]:
     """Whether the answer is not handed on; then the response with which the run ends, or None: it was sent back."""
     turn, seen = run.turn, look.watcher.seen()
-    if not turn.checks or not (seen.text.strip() or seen.calls):
+    if not turn.checks or seen.finish_reason in UNFINISHED or not (seen.text.strip() or seen.calls):
         return False, None
     found = await run.outlet.meanwhile(_failures(turn, seen.text, seen.calls))
     _note(turn, found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import orjson
 import pytest
 
 from guardproxy.api import messages
@@ -309,6 +310,7 @@ def test_no_call_passes_unjudged_in_an_odd_spelling(name: str) -> None:
     out = kept.feed(odd) + kept.release()
     assert [one["content_block"]["name"] for one in events_of(out) if "name" in one.get("content_block", {})] == names
     assert b"safe" not in out
+    assert all(orjson.loads(line[6:]) for line in out.split(b"\n") if line.startswith(b"data: ")), "all can read it"
 
 
 @pytest.mark.parametrize("name", ODD)

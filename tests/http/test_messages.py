@@ -176,6 +176,37 @@ async def test_thoughts_of_a_refused_round_go_back_signed_and_are_not_said_twice
     assert sent[2] == [*sent[1], own, history[2]]
 
 
+async def test_arguments_that_are_no_json_are_repaired(store: Store) -> None:
+    """Only a stream can hold them; the provider gets them back inside an object, as it demands."""
+    broken = Said(raw=[begun(), called(0, "r1", "read", '{"path": "a'), ended("tool_use")])
+    good = Said(None, [("read", '{"path": "a"}', "r2")])
+    async with live(store, surface=surface, policy={"refuse": "enforce", "arguments": {"mode": "enforce"}}) as running:
+        answering(running, broken, good)
+        answer = await running.post(asked(user("Read a."), stream=True))
+    message, _, _ = surface.answer(answer.body, stream=True)
+    assert [call["id"] for call in message["tool_calls"]] == ["r2"]
+    _, refused, told = running.provider.got[1].json["messages"]
+    assert refused == model(use("r1", invalid_arguments='{"path": "a'))
+    assert told["content"][0]["tool_use_id"] == "r1"
+    assert "JSON" in told["content"][0]["content"]
+
+
+@STREAM
+async def test_an_answer_that_the_provider_has_not_ended_is_no_final_one(stream: bool, store: Store) -> None:
+    """Its own tools may take long: it pauses, and is asked to go on. Then the answer is checked."""
+    policy = {"completion": {"required_tools": {"tools": ["read"]}}, "final": {"hold": True}}
+    async with live(store, surface=surface, policy=policy) as running:
+        answering(running, Said("I search.", finish="pause_turn"), Said("No."), Said("No."), Said("No."))
+        paused = await running.post(asked(user("a"), stream=stream))
+        assert len(running.provider.got) == 1
+        assert surface.answer(paused.body, stream=stream)[:2] == (
+            {**model("I search."), "blocks": [text("I search.")]},
+            "pause_turn",
+        )
+        await running.post(asked(user("a"), model("I search."), stream=stream))
+        assert len(running.provider.got) > 2, "sent back"
+
+
 def searched(query: str, number: int) -> list[Json]:
     """What a provider that searches by itself has found, and the words that come of it."""
     found = {"type": "web_search_result", "title": "X", "url": "https://x.example", "encrypted_content": f"E{number}"}

@@ -1,7 +1,7 @@
 """The scenes and plots of chat on every other surface, whole and streamed: what holds on one holds on all.
 
 A part of them is played in `make test`, all of them in `make verify`. What a surface has no words for is left out with
-its reason; how many those are is bounded here, so that nothing falls out unseen.
+its reason (skipped in `make verify`); how many those are is bounded here, so that nothing falls out unseen.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ def params(cases: Sequence[T]) -> list[object]:
     found: list[object] = []
     for name in OTHERS:
         chosen = sayable(cases, SURFACES[name])
+        for case in cases:
+            if why := case.unsaid(SURFACES[name]):
+                unsaid_marks = [pytest.mark.verify, pytest.mark.skip(reason=why)]
+                found.append(pytest.param(name, case, False, id=f"{name}-{case.case}-unsaid", marks=unsaid_marks))
         step = max(1, len(chosen) // PART)
         for number, case in enumerate(chosen):
             for stream in getattr(case, "streams", (False, True)):
