@@ -204,7 +204,9 @@ Signing = TypeVar("Signing", Webhook, Verifier)
 
 def _signs(section: Signing) -> Signing:
     if section.url and len(section.secret) < kinds.SHORTEST_SECRET:
-        raise ValueError(f"secret: must have at least {kinds.SHORTEST_SECRET} characters: it signs what the server gets")
+        raise ValueError(
+            f"secret: must have at least {kinds.SHORTEST_SECRET} characters: it signs what the server gets"
+        )
     return section
 
 

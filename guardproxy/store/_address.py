@@ -24,6 +24,7 @@ CLUSTER, SENTINEL = "cluster", "sentinel"
 """What a scheme may end in, after a `+`."""
 
 SENTINEL_PORT = 26379
+"""Of a Sentinel, where none is said."""
 
 Place = tuple[str, int]
 """Host and port."""
@@ -122,6 +123,8 @@ def _several(url: str, scheme: str, kind: str, named: dict[str, str]) -> Address
         service, database = "", service
         if database.strip("0"):
             raise ValueError("a Redis Cluster has one database only, 0")
+    elif database and not database.isdecimal():
+        raise ValueError("the database behind the service must be a number")
     elif not service:
         raise ValueError("the name of the service is missing, as in redis+sentinel://host:26379/mymaster")
     read = [

@@ -21,6 +21,7 @@ from guardproxy.store._server import PROBE, OnChange, Server
 from guardproxy.store._wire import Frozen, Lost, told
 
 SLOTS = 16384
+"""Of every cluster."""
 
 ASKED = 8
 """Nodes that are asked for the map at once: what most of those say that answer holds."""

@@ -85,10 +85,8 @@ class Server:
                 await self.close()
                 raise
 
-    async def run(
-        self, script: str, key: bytes, arguments: tuple[bytes, ...], deadline: float | None = None
-    ) -> object:
-        """Run a script by its name. `StoreError` also when it fails in the server. `deadline` is on the loop's clock."""
+    async def run(self, script: str, key: bytes, arguments: tuple[bytes, ...], deadline: float | None = None) -> object:
+        """Run a script by its name. `StoreError` also when it fails in the server. `deadline`: on the loop's clock."""
         sha = self._sha[script]
         deadline = deadline or self._loop.time() + self._timeout_s
         packed = pack(("EVALSHA", sha, 1, key, *arguments))

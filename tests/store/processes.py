@@ -122,7 +122,10 @@ class Nodes:
             if b"cluster_state:ok" not in _raw(node, "CLUSTER", "INFO"):
                 return False
             rows = node.ask("CLUSTER", "SLOTS")
-            if sum(row[1] - row[0] + 1 for row in rows) != 16384 or {one[1] for row in rows for one in row[2:]} != living:
+            if (
+                sum(row[1] - row[0] + 1 for row in rows) != 16384
+                or {one[1] for row in rows for one in row[2:]} != living
+            ):
                 return False
             if b"master_link_status:down" in _raw(node, "INFO", "replication"):
                 return False
@@ -168,7 +171,9 @@ def _join(made: Nodes) -> None:
     for node in made.nodes[1:]:
         node.ask("CLUSTER", "MEET", "127.0.0.1", first.port)
     until(
-        lambda: all(b"cluster_known_nodes:%d" % len(made.nodes) in _raw(node, "CLUSTER", "INFO") for node in made.nodes),
+        lambda: all(
+            b"cluster_known_nodes:%d" % len(made.nodes) in _raw(node, "CLUSTER", "INFO") for node in made.nodes
+        ),
         "nodes that know each other",
     )
     for number, node in enumerate(made.nodes[3:]):

@@ -27,8 +27,7 @@ from guardproxy.store.tokens import Token
 from tests.store.kit import LINES, ORG, Agent, emptied, token
 from tests.store.monitored import Heard, commands, granted, heard, keys_of
 from tests.store.test_approvals import asked
-from tests.store.test_labels import BOUNDARY as PACKED
-from tests.store.test_labels import PLAIN
+from tests.store.test_labels import BOUNDARY as PACKED, PLAIN
 from tests.store.test_registry import KEY as VIRTUAL
 from tests.store.test_tenants import line
 
@@ -188,5 +187,3 @@ async def test_a_user_with_these_rights_can_do_everything(own_server: Embedded) 
                     await store._client.command(*words)
         finally:
             await store.close()
-
-

@@ -136,9 +136,9 @@ async def test_tls_both_ways_and_a_user_with_few_rights(certificates: Path) -> N
         for wrong in (Files(ca), Files(None)):  # without our certificate; from an authority that nobody trusts
             with pytest.raises(StoreError):
                 await Store.connect(url, files=wrong, timeout_ms=2000)
-        with pytest.raises(ConfigError, match="store.url cannot be used"):
+        with pytest.raises(ConfigError, match=r"store\.url cannot be used"):
             address(url, None, Files(ca + "no"))
-        with pytest.raises(ConfigError, match="store.tls is for URLs that begin with rediss"):
+        with pytest.raises(ConfigError, match=r"store\.tls is for URLs that begin with rediss"):
             address(url.replace("rediss", "redis"), None, Files(ca))
     finally:
         node.kill()
