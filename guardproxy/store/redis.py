@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from guardproxy.core.memo import Memo
 from guardproxy.core.model import Line
@@ -51,6 +51,9 @@ NEWEST = 2
 
 KNOWN = 8_000
 """Conversations remembered for that, up to twice as many; some 100 bytes each."""
+
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,17 +172,19 @@ class Store:
 
     async def sweep(self, offset_ms: int = 0) -> list[Swept]:
         """Settle the holds whose lease has ended, in all orgs, with use = hold and outcome abandoned."""
-        found = []
-        for org in await self.orgs():
+
+        async def of(org: str) -> list[Swept]:
+            found = []
             words = (str(offset_ms).encode(), str(AT_ONCE).encode())
-            due = await self._client.run("sweep", _key(org), words)
-            for raw in _list(due):
+            for raw in _list(await self._client.run("sweep", _key(org), words)):
                 token = raw.decode()
                 closing = Closing(token, org, "", "", "abandoned", "", {}, offset_ms=offset_ms)
                 reply = _list(await self._client.run("settle", _key(org), _codec.closing(closing, swept=True)))
                 if reply:
                     found.append(Swept(org, token, reply[0].decode(), reply[1].decode(), reply[2]))
-        return found
+            return found
+
+        return await self._in_all(of)
 
     async def claim(self, org: str, name: str, ttl_ms: int) -> bool:
         """Whether the caller is the first to ask within `ttl_ms`: for what must happen once."""
@@ -208,12 +213,25 @@ class Store:
 
     async def idle_sessions(self, older_ms: int, offset_ms: int = 0) -> list[Known]:
         """Sessions of all orgs without a turn for `older_ms`. Each is handed out once, to one caller."""
-        found = []
-        for org in await self.orgs():
-            words = (str(older_ms).encode(), str(offset_ms).encode(), str(AT_ONCE).encode())
+        words = (str(older_ms).encode(), str(offset_ms).encode(), str(AT_ONCE).encode())
+
+        async def of(org: str) -> list[Known]:
             reply = _list(await self._client.run("idle", _key(org), words))
             sessions = [known(org, name.decode(), looked) for name, *looked in reply]
-            found += [session for session in sessions if session]
+            return [session for session in sessions if session]
+
+        return await self._in_all(of)
+
+    async def _in_all(self, work: Callable[[str], Awaitable[list[Found]]]) -> list[Found]:
+        """What is found in all orgs. Those of a part that is away wait for another time; `StoreError` if nothing is."""
+        found, away = list[Found](), None
+        for org in await self.orgs():
+            try:
+                found += await work(org)
+            except StoreError as error:
+                away = error
+        if away and not found:
+            raise away
         return found
 
     async def panic(self, on: bool | None = None) -> bool:  # noqa: FBT001  # a switch

@@ -58,9 +58,10 @@ async def measure(nodes: Nodes, orgs: int, replicas: int) -> None:
     own = time.process_time() - own
     spent = [cpu_s(node) - was for node, was in zip(primaries, before, strict=True)]
     await store.close()
+    cpu_us, own_us = sum(spent) / TURNS * 1e6, own / TURNS * 1e6
     print(
-        f"{orgs:>3} orgs, wait_replicas {replicas}: {TURNS / seconds:6.0f} turns/s, "
-        f"store {sum(spent) / TURNS * 1e6:4.0f} us a turn (busiest primary {max(spent) / seconds:4.0%}), client {own / TURNS * 1e6:4.0f} us a turn"
+        f"{orgs:>3} orgs, wait_replicas {replicas}: {TURNS / seconds:6.0f} turns/s, store {cpu_us:4.0f} us a turn "
+        f"(busiest primary {max(spent) / seconds:4.0%}), client {own_us:4.0f} us a turn"
     )
 
 

@@ -95,6 +95,20 @@ async def test_the_primary_dies(trio: Trio, replicas: int) -> None:
         await store.close()
 
 
+async def test_calls_that_are_under_way_together_wait_once(trio: Trio) -> None:
+    store = await Store.connect(trio.url, timeout_ms=2000, replicas=1)
+    try:
+        trio.primary.ask("CONFIG", "RESETSTAT")
+        agents = [Agent(store, session=f"s{number}") for number in range(200)]
+        assert all(view.admitted for view in await asyncio.gather(*(agent.begin() for agent in agents)))
+        waits = trio.primary.ask("INFO", "commandstats")["cmdstat_wait"]["calls"]
+        assert 1 <= waits < 50
+        held = trio.replica.ask("ZCARD", "gp:{acme}:holds")
+        assert held == len(agents)
+    finally:
+        await store.close()
+
+
 async def test_no_sentinel_and_a_service_that_none_knows(trio: Trio) -> None:
     with pytest.raises(StoreError, match="no Sentinel names a primary of 'mymaster'"):
         await Store.connect("redis+sentinel://127.0.0.1:1/mymaster")
