@@ -35,6 +35,9 @@ LONGEST_LEASE = 86_400
 LONGEST_STORE_MS = 60_000
 """What a request may lose to a frozen store; clients give up after a minute."""
 
+DEFAULT_UPSTREAM = "https://api.openai.com/v1"
+"""Where requests go when neither the file nor `OPENAI_BASE_URL` says."""
+
 SHORTEST_SECRET = 16
 """Characters of a secret that signs messages."""
 
@@ -125,6 +128,8 @@ Amount = Annotated[float, BeforeValidator(no_flag)]
 Count = Annotated[Number, Field(ge=1, le=LARGEST_COUNT)]
 Seconds = Annotated[Amount, Field(gt=0, le=LONGEST_SECONDS)]
 Days = Annotated[Amount, Field(ge=1, le=LONGEST_SECONDS / 86_400)]
+KeptHours = Annotated[Amount, Field(ge=2, le=24 * 30)]
+KeptDays = Annotated[Amount, Field(ge=1, le=90)]
 LeaseSeconds = Annotated[Amount, Field(ge=1, le=LONGEST_LEASE)]
 StoreMs = Annotated[Number, Field(ge=1, le=LONGEST_STORE_MS)]
 LimitUsd = Annotated[Amount, Field(gt=0, le=LARGEST_USD)]

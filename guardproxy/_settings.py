@@ -14,9 +14,6 @@ from guardproxy import _kinds as kinds
 from guardproxy._kinds import Amount, Count, HttpUrl, Number, Port, Seconds, Text
 from guardproxy.core.pricing import Rates, Tier
 
-DEFAULT_UPSTREAM = "https://api.openai.com/v1"
-"""Where requests go when neither the file nor `OPENAI_BASE_URL` says."""
-
 
 class Section(BaseModel):
     """A mapping in the file: frozen, no unknown keys, no infinite numbers."""
@@ -108,7 +105,7 @@ class Upstream(Section):
     `first_byte_seconds` is long because reasoning models think first; `idle_seconds` is between two chunks.
     """
 
-    url: HttpUrl = DEFAULT_UPSTREAM
+    url: HttpUrl = kinds.DEFAULT_UPSTREAM
     api_key: kinds.OptionalText = Field(default=None, repr=False)
     connect_seconds: Seconds = 10.0
     first_byte_seconds: Seconds = 600.0
@@ -120,7 +117,8 @@ class StoreSection(Section):
     """Redis by `url`, else an embedded Valkey in `data_dir`. `on_failure` says what a request does without it.
 
     `lease_seconds`: how long a hold outlives the worker that took it; renewed while its call runs. `labels_days`: how
-    long a false alarm is remembered. `wait_replicas`: how many must have a hold before its call goes out.
+    long a false alarm is remembered; `runs_hours`: a run after its last turn; `people_days`: what waits for people, and
+    what they did to a run (docs/data.md). `wait_replicas`: how many must have a hold first (docs/redis.md).
     """
 
     url: kinds.OptionalRedisUrl = Field(default=None, repr=False)
@@ -129,6 +127,8 @@ class StoreSection(Section):
     timeout_ms: kinds.StoreMs = 220  # a request may lose 250 in all (DESIGN section 11)
     lease_seconds: kinds.LeaseSeconds = 120.0
     labels_days: kinds.Days = 180.0
+    runs_hours: kinds.KeptHours = 24.0
+    people_days: kinds.KeptDays = 8.0
     tls: StoreTls = StoreTls()
     wait_replicas: Annotated[Number, Field(ge=0, le=5)] = 0
 

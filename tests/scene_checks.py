@@ -13,7 +13,7 @@ from tests.scenes import Move, Scene, Turn
 from tests.surfaces import spelled
 
 SPLICE = re.compile(rb'"stream_options":\{"include_usage":true\}, ?')
-PART = rb', ?\{"type": ?"text", ?"text": ?"%b"\}'
+PART = rb', ?\{"type": ?"%b", ?"text": ?"%b"\}'
 REMAINING = "x-guardproxy-budget-remaining"
 HIDDEN = re.compile(r"<system|NEVER mention|do not tell|ignore previous|不要告诉", re.IGNORECASE)
 TO_THE_END = re.compile(
@@ -149,7 +149,7 @@ def request(turn: Turn) -> None:
     plain = SPLICE.sub(b"", body)
     if turn.expected == "finalize":
         plain = allow(plain, turn)
-    undone = undo(plain, added, turn.messages)
+    undone = undo(plain, added, turn.messages, turn.surface.PART)
     assert undone == turn.sent
     prefix(turn)
     if turn.last is not None and turn.last.failed:
@@ -183,12 +183,12 @@ def allow(body: bytes, turn: Turn) -> bytes:
     return ours.sub(theirs, body)
 
 
-def undo(body: bytes, added: dict[int, str], messages: list[Json]) -> bytes:
+def undo(body: bytes, added: dict[int, str], messages: list[Json], part: bytes) -> bytes:
     """The body without the added texts, taken out where the serialised message shows them."""
     for index, text in added.items():
         quoted = re.escape(json.dumps(text, ensure_ascii=False)[1:-1].encode())
         if isinstance(messages[index]["content"], list):
-            quoted = PART % quoted
+            quoted = PART % (part, quoted)
         body, times = re.subn(quoted, b"", body, count=1)
         assert times == 1, "our text is not spelled as we spell it"
     return body

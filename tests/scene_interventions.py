@@ -145,7 +145,9 @@ class Plot:
 
     def unsaid(self, surface: ModuleType) -> str:
         """Why it cannot be played on a surface; "" where it can."""
-        return unsaid(surface, [one for part in self.parts if isinstance(part, Ask) for one in part.answers])
+        return surface.CASES.get(self.case, "") or unsaid(
+            surface, [one for part in self.parts if isinstance(part, Ask) for one in part.answers]
+        )
 
 
 @dataclass(slots=True)
@@ -278,7 +280,7 @@ class Actor:
     def _sent(self, ask: Ask, reached: Sequence[Got], shapes: list[str]) -> None:
         """What the provider was sent: always paired, nothing lost, nothing spelled anew."""
         if ask.sent:
-            assert shapes == list(ask.sent)
+            assert shapes == list(ask.sent), shapes
         first: list[bytes] | None = None
         surface = self.live.surface
         body = surface.request({"model": "", "messages": self.history})
@@ -344,8 +346,7 @@ class Actor:
         for one in made:
             wanted = ask.arguments.get(one["id"])
             given = one["function"]["arguments"]
-            spelled = surface is chat or wanted is None
-            assert wanted is None or (given == wanted if spelled else json.loads(given) == json.loads(wanted))
+            assert wanted in (None, given) or (surface is not chat and json.loads(given) == json.loads(wanted))
         if usage and not self.stream and ask.answers and ask.verdict != "cut" and all(one.usage for one in ask.answers):
             assert usage["total_tokens"] == sum(one.usage["total_tokens"] for one in ask.answers if one.usage), usage
         return message

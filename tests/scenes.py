@@ -142,6 +142,8 @@ class Scene:
 
     def unsaid(self, surface: ModuleType) -> str:
         """Why it cannot be played on a surface; "" where it can."""
+        if self.case in surface.CASES:
+            return str(surface.CASES[self.case])
         answers = [_said(move, tuple((tool, _text(a), i or "-") for tool, a, i in move.calls)) for move in self.moves]
         empty = [call for move in self.moves for call in move.calls if call[2] == ""]
         kept = [one for one in answers if one.status == 200]

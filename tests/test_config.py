@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from guardproxy import config
-from guardproxy._settings import DEFAULT_UPSTREAM
+from guardproxy._kinds import DEFAULT_UPSTREAM
 from guardproxy.cli import NEEDED
 from guardproxy.core import completion
 from guardproxy.core.budget import Limit

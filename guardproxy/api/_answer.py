@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from guardproxy.api._calls import MAX_CALLS, Calls
 from guardproxy.api._json import mend
-from guardproxy.api._messages import calls_of, neutral
+from guardproxy.api._messages import calls_of, neutral, text_in
 from guardproxy.api._usage import merge, usage_of
 from guardproxy.core.model import Call, Usage
 
@@ -82,10 +82,11 @@ class Choice:
 
     def take_message(self, message: Mapping[str, object]) -> None:
         """The message of an answer that came whole."""
-        self.add_text(neutral({**message, "role": "assistant", "tool_calls": None}).text)
+        self.add_text(text_in(message))
         calls = calls_of(message)
         self.whole_calls, self._whole_count = calls[:MAX_CALLS], len(calls)
-        self.produced += sum([len(call.arguments) for call in calls])
+        for call in calls:
+            self.produced += len(call.arguments)
         self._think(message)
 
     def _think(self, said: Mapping[str, object]) -> None:

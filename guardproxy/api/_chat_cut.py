@@ -137,8 +137,9 @@ class WholeCut:
         return passed
 
     def settle(self) -> None:
-        ended = bool(self._parts) and self._parts[-1].rstrip().endswith(b"}")  # else it is not worth a parse
-        if not ended or self._tried == self._size or self._size > MAX_WHOLE or self._answer.choices:
+        if self._tried == self._size or self._size > MAX_WHOLE or self._answer.choices:
+            return
+        if not (self._parts and self._parts[-1].rstrip().endswith(b"}")):  # else it is not worth a parse
             return
         self._tried = self._size
         self._answer.take(peek(b"".join(self._parts)))

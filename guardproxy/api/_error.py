@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from guardproxy.api._gate import Joint
 from guardproxy.api._json import dumps
 from guardproxy.errors import GuardError
 
@@ -17,6 +18,6 @@ def error(err: GuardError, extra: Mapping[str, object] = NOTHING) -> bytes:
     return dumps({"error": {**fields, **extra}})
 
 
-def failure(err: GuardError) -> bytes:
-    """The event that tells of an error inside a stream."""
+def failure(err: GuardError, joint: Joint | None = None) -> bytes:  # a chunk has no number
+    """The event that tells of an error inside a stream. `joint`: what was given of it."""
     return b"data: " + error(err) + b"\n\n"

@@ -113,10 +113,21 @@ def neutral(message: Raw) -> Message:
     return _made(Message, (role, text, (), call_id, name, media, failed if isinstance(failed, bool) else None))
 
 
+def text_in(message: Raw) -> str:
+    """The text of an assistant message, as `neutral` has it."""
+    content = message.get("content")
+    text = content if isinstance(content, str) else _from_parts(content)[0]
+    if len(text) > HUGE:
+        text = shortened(text)
+    return refusal if not text and isinstance(refusal := message.get("refusal"), str) else text
+
+
 def calls_of(message: Raw) -> tuple[Call, ...]:
     """The calls of an assistant message, of both generations of the API."""
     entries = message.get("tool_calls")
     if isinstance(entries, list) and entries:
+        if len(entries) == 1:  # mostly
+            return (_call(entries[0]),) if isinstance(entries[0], dict) else ()
         return tuple([_call(entry) for entry in entries if isinstance(entry, dict)])
     legacy = message.get("function_call")
     return (_function(legacy, ""),) if isinstance(legacy, dict) else ()

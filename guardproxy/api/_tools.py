@@ -75,7 +75,10 @@ def schema_defaults(
     `names` are those of `tool_names`. Bounded to CALLED tools, PROPERTIES arguments each, and plain values.
     """
     found: dict[str, dict[str, object]] = {}
-    called = {call.name for message in messages for call in message.calls}
+    called = set()
+    for message in messages:
+        for call in message.calls:
+            called.add(call.name)
     for name in called if len(called) <= CALLED else ():
         at = names.index(name) if name in names else len(tools)
         entry = tools[at] if at < len(tools) else None
@@ -90,11 +93,11 @@ def _defaults(function: Mapping[str, object]) -> dict[str, object]:
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or len(properties) > PROPERTIES:
         return {}
-    return {
-        name: one["default"]
-        for name, one in properties.items()
-        if isinstance(one, dict) and "default" in one and _plain(one["default"])
-    }
+    found = {}
+    for name, one in properties.items():
+        if isinstance(one, dict) and "default" in one and _plain(one["default"]):
+            found[name] = one["default"]
+    return found
 
 
 def _plain(value: object) -> bool:

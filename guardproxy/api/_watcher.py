@@ -8,7 +8,7 @@ from guardproxy.api._answer import Answer
 from guardproxy.api._gate import Joint
 from guardproxy.api._gathered import assembled
 from guardproxy.api._json import dumps
-from guardproxy.core.model import Call, Usage
+from guardproxy.core.model import Call, Message, Usage
 
 
 class Way(Protocol):
@@ -98,6 +98,11 @@ class Watcher:
         """The calls of that message, in the order of `seen().calls`."""
         calls = self._holder.raw_calls() if self._holder is not None else self._plain_calls()
         return tuple([dumps(call) for call in calls])
+
+    @property
+    def hosted(self) -> tuple[tuple[Call, Message | None], ...]:
+        """Calls that the provider has carried out by itself, with their results: surfaces that have them say so."""
+        return ()
 
     def joint(self) -> Joint:
         """What the client was given of this turn's answer so far, for the attempt that goes on with it."""

@@ -106,11 +106,12 @@ class Need:
 
 def price(limits: Iterable[Limit], need: Need) -> tuple[Line, ...]:
     """The lines to hold in one step: every stored limit, and the session's counters without one."""
-    held = need.holds().get
     limited, counted = _lines(tuple(limits))
-    lines = [
-        _made(Line, (scope, name, held(name, 0), limit, key, clock)) for scope, name, _, limit, key, clock in limited
-    ]
+    if not limited:
+        return counted
+    held, lines = need.holds().get, []
+    for scope, name, _, limit, key, clock in limited:
+        lines.append(_made(Line, (scope, name, held(name, 0), limit, key, clock)))  # see `_made`
     return (*lines, *counted)
 
 
@@ -129,21 +130,33 @@ def last_affordable(view: View) -> Spent | None:
 
     Seconds: time gone plus this span's mean turn exceeds the limit.
     """
-    turns = 0
+    turns = -1  # not looked for yet
     for spent in view.spent:
-        if spent.line.dimension == "turns" and spent.line.scope == "span":
-            turns = spent.used
-            break
-    for spent in view.spent:
-        line = spent.line
-        if line.limit < 0 or (line.key and is_rate(line.key)):  # of a rate there is more in a moment
+        (_, dimension, hold, limit, key, clock), used, held = (
+            spent  # taken apart: a look by name costs three times that
+        )
+        if limit < 0 or (key and is_rate(key)):  # of a rate there is more in a moment
             continue
-        again = spent.used // max(1, turns) if line.clock and turns else line.hold
         # Turns that are held are used up; other holds of calls beside this one mostly give something back.
-        held = spent.held if line.dimension == "turns" else line.hold
-        if spent.used + held + again > line.limit and (line.hold or turns):
+        held = held if dimension == "turns" else hold
+        if hold and not clock:
+            if used + held + hold > limit:
+                return spent
+            continue
+        if turns < 0:
+            turns = _turns(view)
+        again = used // max(1, turns) if clock and turns else hold
+        if used + held + again > limit and (hold or turns):
             return spent
     return None
+
+
+def _turns(view: View) -> int:
+    """The turns of this request span, where they are counted."""
+    for (scope, dimension, *_), used, _ in view.spent:
+        if dimension == "turns" and scope == "span":
+            return used
+    return 0
 
 
 def judge(trail: Trail, view: View, limits: Iterable[Limit]) -> tuple[Limit, int] | None:
@@ -178,14 +191,17 @@ def failing(trail: Trail) -> int:
 def remaining(view: View) -> str:
     """JSON of what is left, the tightest line of each dimension: the value of `x-guardproxy-budget-remaining`."""
     left: dict[str, int] = {}
-    for line, used, held in view.spent:
-        if line.limit < 0 or (line.key and is_rate(line.key)):
+    for (_, dimension, _, limit, key, clock), used, held in view.spent:
+        if limit < 0 or (key and is_rate(key)):
             continue
-        rest = line.limit - used if line.clock else line.limit - used - held
-        known = left.get(line.dimension)
+        rest = limit - used if clock else limit - used - held
+        known = left.get(dimension)
         if known is None or rest < known:
-            left[line.dimension] = max(0, rest)
-    return "{" + ",".join([_FORMS[name](rest) for name, rest in left.items()]) + "}"
+            left[dimension] = max(0, rest)
+    said = ""
+    for name, rest in left.items():
+        said = f"{said},{_FORMS[name](rest)}" if said else _FORMS[name](rest)
+    return f"{{{said}}}"
 
 
 def _form(row: Dimension) -> Callable[[int], str]:

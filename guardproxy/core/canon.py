@@ -77,21 +77,20 @@ def _object(kept: dict[str, object], defaults: Mapping[str, object]) -> Canon:
     same, paging, flat = core is kept, False, True
     for key, item in core.items():
         made = item
-        if isinstance(item, str):
-            if key in PAGING:
-                paging = True
-            elif len(item) <= PROSE:
+        if key in PAGING:
+            paging = True
+            flat = flat and type(item) in _SCALARS
+        elif isinstance(item, str):
+            if len(item) <= PROSE:
                 made = _words(item)
-        else:
-            if type(item) not in _SCALARS:
-                flat = False
-                made = item if key in PAGING else _near(item, key)
-            paging = paging or key in PAGING
+                same = same and made == item
+        elif type(item) not in _SCALARS:
+            flat = False
+            made = _near(item, key)
+            same = same and made == item
         plain[key] = made
-        if made is not item and made != item:
-            same = False
     exact = repr(sorted(kept.items()) if len(kept) > 1 else [*kept.items()]) if flat and core is kept else _encode(kept)
-    near = exact if same else _encode(plain)
+    near = exact if same else repr(sorted(plain.items())) if flat else _encode(plain)
     if _DIGIT.search(near) is None:
         return _made(Canon, (exact, near, near, True))
     masked = without_digits(near)
@@ -108,8 +107,8 @@ def _words(text: str) -> str:
         if _CODE.search(text) is not None:  # only spacing is cosmetic in code
             text = (text if text.isascii() else composed(text)).removeprefix("./")
             return text if "  " not in text and "\n" not in text else " ".join(text.split())
-    elif text.isascii():
-        return " ".join(text.lower().split())  # plain words
+    elif text.isascii():  # plain words, mostly as they are to be
+        return text if text.islower() and "  " not in f" {text} " else " ".join(text.lower().split())
     plain = text.lower() if text.isascii() else unicodedata.normalize("NFKC", unseen(text)).casefold()
     return " ".join(_WORDS.findall(plain)) or plain
 

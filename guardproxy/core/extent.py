@@ -28,6 +28,8 @@ _KINDS = {name: kind for kind, names in enumerate((_FROM, _TO, _LENGTH, _PAGE)) 
 _NAMED = re.compile(
     rf"""['"]({"|".join(_KINDS)})['"](?:, |:)(?:\[(-?\d+),\s?(-?\d+)\]|['"]?(\d{{1,15}})['"]?(?=[,)}}\]]))"""
 )
+_NUMBERED = re.compile(r"""['"](?:, |:)(?:\[-?|['"]?)\d""")
+"""Any name with a number: what `_NAMED` needs, at a tenth of its price."""
 _SED = re.compile(r"\bsed -n ['\"\\]*(\d+)(?:,(\d+))?p['\"\\]*")
 _HEAD = re.compile(r"\bhead (?:-n ?|-)(\d+)\b")
 _TAIL = re.compile(r"\btail -n ?\+(\d+)\b")
@@ -63,7 +65,7 @@ def asked(near: str, arguments: str, tool: Tool) -> Extent | None:
         return None
     if not (tool.looks or tool.mutates):
         return None
-    matches = list(_NAMED.finditer(near))
+    matches = list(_NAMED.finditer(near)) if _NUMBERED.search(near) is not None else None
     if not matches:
         return None
     told = {_KINDS[match[1]]: match for match in matches}

@@ -46,19 +46,27 @@ _FAR = 1 << 62
 def pack(step: Step, said: Fp = NO_FP) -> bytes:
     """The compact form. `said`: the words of the assistant message that the step begins."""
     name = step.tool.encode("utf-8", "replace")[:TOOL_NAME]
-    call, near, result, signature = step.call, step.near, step.result, step.signature
+    call, near, masked = step.call, step.near, step.masked
+    result, masked_result, signature = step.result, step.masked_result, step.signature
     present, prints = 0, []
-    for bit, fp, base in (
-        (1, call, NO_FP),
-        (2, near, call),
-        (4, step.masked, near),
-        (8, result, NO_FP),
-        (16, step.masked_result, result),
-        (32, signature, NO_FP),
-    ):
-        if fp != base:
-            present |= bit
-            prints.append(fp)
+    if call != NO_FP:
+        present = 1
+        prints.append(call)
+    if near != call:
+        present |= 2
+        prints.append(near)
+    if masked != near:
+        present |= 4
+        prints.append(masked)
+    if result != NO_FP:
+        present |= 8
+        prints.append(result)
+    if masked_result != result:
+        present |= 16
+        prints.append(masked_result)
+    if signature != NO_FP:
+        present |= 32
+        prints.append(signature)
     bearing = step.bearing
     if said != NO_FP:
         bearing = bearing._replace(said=said)
@@ -111,12 +119,23 @@ def unpack(fact: bytes) -> Step:
     end = at + 16 * present.bit_count()
     if present > 63 or also >= len(_SIZES) or kind >= len(_KINDS) or len(fact) != end + _SIZES[also]:
         raise ValueError("a torn step")
-    prints = [fact[start : start + 16] for start in range(at, end, 16)]
-    for bit in range(6):
-        if not present >> bit & 1:
-            prints.insert(bit, prints[bit - 1] if bit in (1, 2, 4) else NO_FP)
-    call, near, masked, result, masked_result, signature = prints
     name = fact[_HEAD.size : at].decode("utf-8", "replace")
+    call = result = signature = NO_FP
+    if present & 1:
+        call, at = fact[at : at + 16], at + 16
+    near = call
+    if present & 2:
+        near, at = fact[at : at + 16], at + 16
+    masked = near
+    if present & 4:
+        masked, at = fact[at : at + 16], at + 16
+    if present & 8:
+        result, at = fact[at : at + 16], at + 16
+    masked_result = result
+    if present & 16:
+        masked_result, at = fact[at : at + 16], at + 16
+    if present & 32:
+        signature = fact[at : at + 16]
     bearing = _unpack(also, fact, end) if also else NOTHING
     kept = _KINDS[kind]
     known_as = FLAGS[flags]

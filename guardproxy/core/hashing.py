@@ -41,5 +41,5 @@ def raw(part: str | bytes) -> bytes:
 def finish(hasher: Hasher, text: str | bytes) -> Hash:
     """The hash of what the hasher has taken in and a text after it."""
     digest = hasher.copy()
-    digest.update(raw(text))
+    digest.update(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
     return digest.digest()

@@ -114,8 +114,8 @@ def _without_uuids(text: str) -> str:
 
 def _said(text: str) -> str:
     """Durations and tallies at the ends. Numbers before words with s in the middle of a text are many and are none."""
-    ends = text if len(text) <= 2 * SAID else f"{text[:SAID]}\n{text[-SAID:]}"
-    if _UNIT.search(ends) is not None or _LONG_UNIT.search(ends) is not None:
+    ends = text if len(text) <= 2 * SAID else text[:SAID] + "\n" + text[-SAID:]
+    if _UNIT.search(ends) is not None or ("mi" in ends and _LONG_UNIT.search(ends) is not None):
         if ends is text:
             text = _DURATION.sub("~", text)
         else:

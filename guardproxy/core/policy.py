@@ -38,6 +38,10 @@ PROFILES: Mapping[str, Mapping[str, float]] = {
 """Shipped limits (DESIGN section 8): cost per session, the others per request span."""
 
 
+PASS = Decision("pass")
+"""The decision on most turns."""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """One tenant's rules. `modes` overrides `mode` (enforce, observe) per rule; a rule absent from `detectors` is off.
@@ -72,6 +76,15 @@ class Policy:
     deny_status: int = 400
     shrink_to_fit: bool = False
     unmetered: str = "refuse"
+    _asked: dict[int, tuple[tuple[str, object], ...]] = field(default_factory=dict, init=False, compare=False)
+
+    def asked(self, shown: int) -> tuple[tuple[str, object], ...]:
+        """The detectors that the signs `shown` are for, with their settings: worked out once for each set of signs."""
+        found = self._asked.get(shown)
+        if found is None:
+            found = tuple((rule, settings) for rule, settings in self.detectors.items() if NEEDS[rule] & shown)
+            self._asked[shown] = found
+        return found
 
     def mode_of(self, rule: str) -> str:
         """The mode in which `rule` works."""
@@ -116,7 +129,8 @@ def decide(
     found, errors = _find(trail, past, policy)
     spared, further = sparing.held_back(view, trail, found, policy.detectors)
     errors += further
-    judged = [_budget(trail, view, policy), _overspent(view, policy, due), _forgetful(view, policy)]
+    forgot = _forgetful(view, policy) if view.equal else None
+    judged = [_budget(trail, view, policy), _overspent(view, policy, due), forgot]
     held = None
     if exempt:
         found, held = scoped_exemption.part(found, trail, exempt, SPECIFICITY, past)
@@ -124,7 +138,7 @@ def decide(
     if found:
         judged += [_loop(trail, past, policy, found, mode, lost=lost) for mode in ("enforce", "observe")]
     if not any(judged):  # most turns
-        return Decision("pass", findings=found, spared=spared, errors=errors)
+        return Decision("pass", findings=found, spared=spared, errors=errors) if found or spared or errors else PASS
     acted = [_acted(decision, policy, trail, past) for decision in judged if decision is not None]
     worst = max(acted, key=lambda one: (one.rung >= Rung.NUDGE and one.mode == "enforce", one.rung))
     if held:
@@ -194,10 +208,8 @@ def _would_deny(scope: str, dimension: str, limit: int) -> Decision:
     return Decision("deny", Rung.CUT, f"budget.{row.setting}", limit, reason)
 
 
-def _forgetful(view: View, policy: Policy) -> Decision | None:
+def _forgetful(view: View, policy: Policy) -> Decision:
     """The same request again after an answer with content: the agent forgets to append. Not the model's loop."""
-    if not view.equal:
-        return None
     rung = Rung.CUT if view.equal >= policy.equal_limit else Rung.OBSERVE
     reason = f"the same request {view.equal + 1} times: the agent does not append the answers to its messages"
     return Decision(ACTIONS[rung], rung, "equal_request", view.equal + 1, reason)
@@ -229,10 +241,7 @@ def _detect(trail: Trail, policy: Policy) -> tuple[list[Finding], tuple[str, ...
     findings, errors = [], []
     if not trail.steps:
         return [], ()
-    shown = signs(trail)
-    for rule, settings in policy.detectors.items():
-        if not NEEDS[rule] & shown:
-            continue
+    for rule, settings in policy.asked(signs(trail)):
         try:
             found = RULES[rule].detect(trail, settings)
         except Exception as error:  # noqa: BLE001 - a detector must never be the cause of a failed request

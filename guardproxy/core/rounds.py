@@ -37,7 +37,9 @@ def pair(calls: Sequence[Call], results: Sequence[Message]) -> tuple[Message | N
     order: providers repeat ids and leave them empty (cases B48, B49, B51).
     """
     if len(calls) == 1:  # the common case, and the same answer: its id, else the order
-        only = next((one for one in results if one.call_id == calls[0].id != ""), results[0] if results else None)
+        wanted, only = calls[0].id, results[0] if results else None
+        if wanted != "" and len(results) > 1:
+            only = next((one for one in results if one.call_id == wanted), only)
         return (only,)
     ids = [call.id for call in calls]
     if all(ids) and len(set(ids)) == len(ids):

@@ -7,7 +7,7 @@ turns its answer back into steps. Rules: DESIGN section 5.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import cast
 from urllib.parse import quote
@@ -16,7 +16,7 @@ from guardproxy.core.brought import adding, brought, last_answered
 from guardproxy.core.fact import BOUNDARY, pack, reported, stamp, unpack
 from guardproxy.core.fingerprint import GUARD_MARK, Defaults, Fingerprinter
 from guardproxy.core.harness import is_harness
-from guardproxy.core.model import NO_FP, Ask, Call, Step, Trail
+from guardproxy.core.model import NO_FP, Ask, Call, Message, Step, Trail
 from guardproxy.core.rounds import Round, latest, rounds
 from guardproxy.core.tenant import owned
 from guardproxy.core.view import Identity, RoundFact, TurnFact, View
@@ -73,23 +73,25 @@ def links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call],
     known = hash(("links", tenant, head, text if len(calls) == 0 else "", *calls))
     found = printer.memo[known]
     if found is None:
-        found = printer.memo.keep(known, tuple(_links(printer, tenant, head, calls, text)))
+        found = printer.memo.keep(known, _links(printer, tenant, head, calls, text))
     return cast("tuple[str, ...]", found)
 
 
-def _links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call], text: str) -> Iterator[str]:
+def _links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call], text: str) -> tuple[str, ...]:
     """Half of the head (which is the tenant's) and half of what was delivered; FAR ones name the tenant themselves."""
-    ids = sorted([call.id for call in calls])
-    digest, named = round_digest(printer, calls, text), ""
+    ids = sorted([call.id for call in calls]) if len(calls) != 1 else [calls[0].id]
+    digest, half, named = round_digest(printer, calls, text), head[:HALF], ""
+    found = []
     if ids and all(ids):
         named = printer.hash16("link", tenant, "ids", *ids).hex()
-        yield head[:HALF] + named[:HALF]
+        found.append(half + named[:HALF])
     if calls or text.strip():
-        yield head[:HALF] + digest[:HALF]
+        found.append(half + digest[:HALF])
     if named and min(map(len, ids)) >= SPECIFIC_ID and len(set(ids)) == len(ids):
-        yield FAR + named
+        found.append(FAR + named)
     if not calls and len(text) >= SPECIFIC_TEXT:
-        yield FAR + printer.hash16("link", tenant, "text", digest).hex()
+        found.append(FAR + printer.hash16("link", tenant, "text", digest).hex())
+    return tuple(found)
 
 
 def identify(ask: Ask, printer: Fingerprinter, tenant: str, owner: str = "") -> Identity:
@@ -98,7 +100,11 @@ def identify(ask: Ask, printer: Fingerprinter, tenant: str, owner: str = "") -> 
     `tenant` and `owner`: `Tenant.scope` and `Tenant.owner`.
     """
     head = _tenants_head(_head(ask, printer), printer, tenant)
-    last = next((m for m in reversed(ask.tail) if m.role == "assistant"), None)
+    last = None
+    for message in reversed(ask.tail):
+        if message.role == "assistant":
+            last = message
+            break
     calls, text = (last.calls, last.text) if last else ((), "")
     if last is not None and not calls and (newest := latest(ask)):
         text, calls = own_words(newest.text)
@@ -136,8 +142,10 @@ def observe(ask: Ask, printer: Fingerprinter, now_ms: int, tenant: str = "") -> 
     """
     seen: set[bytes] = set()
     found = rounds(ask)
-    if any(turn.reply for turn in found):
-        seen = {printer.text(m.text) for m in ask.head if m.role == "user"}
+    for turn in found:
+        if turn.reply:
+            seen = {printer.text(m.text) for m in ask.head if m.role == "user"}
+            break
     facts = [_round_fact(turn, printer, now_ms, seen, ask.defaults) for turn in found]
     boundary, blank = printer.marks
     digest = _conversation(ask, printer)
@@ -166,6 +174,8 @@ def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[byte
     key = hash(("called", turn.calls, turn.results, turn.text, given, turn.replies, turn.media))
     known = printer.memo[key] or printer.memo.keep(key, _called(turn, printer, defaults))
     digest, facts, counts = cast("_Called", known)
+    if len(facts) == 1:  # mostly
+        return RoundFact(digest, turn.index, (stamp(facts[0], now_ms, turn.index),), counts)
     return RoundFact(digest, turn.index, tuple([stamp(fact, now_ms, turn.index) for fact in facts]), counts)
 
 
@@ -185,7 +195,7 @@ def _named(name: str) -> str:
 
 def _called(turn: Round, printer: Fingerprinter, defaults: Defaults) -> _Called:
     """Digest, facts (without their time) and counters of a round with calls."""
-    facts, counts = [], dict[str, int]()
+    facts, counts, exact = [], dict[str, int](), ""
     more = brought(turn, printer) if turn.replies or turn.media else NO_FP
     last = last_answered(turn.results[:AT_MOST]) if more != NO_FP else -1
     for number, (call, result) in enumerate(zip(turn.calls[:AT_MOST], turn.results[:AT_MOST], strict=True)):
@@ -193,9 +203,23 @@ def _called(turn: Round, printer: Fingerprinter, defaults: Defaults) -> _Called:
         if number == last:
             step = adding(step, more, printer, media=bool(turn.media))
         facts.append(pack(step, NO_FP if number or turn.written or not turn.text else printer.words(turn.text)))
-        counts[f"tool:{step.tool}"] = counts.get(f"tool:{step.tool}", 0) + 1
-        counts[f"call:{step.call.hex()}"] = 1  # equal calls of one round are one occurrence
-    return round_digest(printer, turn.calls, turn.text), tuple(facts), counts
+        tool, exact = f"tool:{step.tool}", step.call.hex()
+        counts[tool] = counts.get(tool, 0) + 1
+        counts[f"call:{exact}"] = 1  # equal calls of one round are one occurrence
+    digest = exact if len(turn.calls) == 1 else round_digest(printer, turn.calls, turn.text)  # of one it is the call's
+    return digest, tuple(facts), counts
+
+
+def carried_out(pairs: Sequence[tuple[Call, Message | None]], printer: Fingerprinter, now_ms: int) -> tuple[bytes, ...]:
+    """The facts of calls that the provider has carried out inside one answer: a round, whatever their order was.
+
+    In one round equal calls are one occurrence: nobody could have said anything between them.
+    """
+    if not pairs:
+        return ()
+    calls, results = tuple([call for call, _ in pairs]), tuple([result for _, result in pairs])
+    _, facts, _ = _called(Round(0, "", calls, results, None), printer, {})
+    return tuple([stamp(fact, now_ms) for fact in facts])
 
 
 def _spoken(turn: Round, printer: Fingerprinter, now_ms: int, *, genuine: bool) -> tuple[bytes, ...]:

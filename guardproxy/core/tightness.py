@@ -20,6 +20,7 @@ MODES = ("off", "observe", "enforce")
 ORDERS: Mapping[str, tuple[str, ...]] = {
     "on_cut": ("pause", "cut"),
     "on_budget": ("pause", "deny"),
+    "on_overrun": ("finish", "end"),
     "unmetered": ("pass", "refuse"),
     "on_failure": ("deliver", "pause", "cut"),
     "on_expiry": ("deny", "cut"),
@@ -102,8 +103,9 @@ def _terms(settings: object) -> list[object]:
 
 
 def _ends(one: Policy, than: Policy) -> Iterator[str]:
+    choices = ("on_cut", "on_budget", "on_overrun", "unmetered")
     for name, own, other in (
-        *((name, getattr(one, name), getattr(than, name)) for name in ("on_cut", "on_budget", "unmetered")),
+        *((name, getattr(one, name), getattr(than, name)) for name in choices),
         ("final.on_failure", one.final.on_failure, than.final.on_failure),
         ("approvals.on_expiry", one.approvals.on_expiry, than.approvals.on_expiry),
     ):

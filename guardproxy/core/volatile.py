@@ -52,7 +52,7 @@ _has = int.__and__
 def sketch(text: str) -> bytes | None:
     """The text without tokens that look drawn by lot, at its ends; None where there are none, or little else."""
     short = len(text) <= 2 * END
-    ends = (text if short else f"{text[:END]} {text[-END:]}").encode("utf-8", "surrogatepass")
+    ends = (text if short else text[:END] + " " + text[-END:]).encode("utf-8", "surrogatepass")
     shape = ends.translate(_CLASSES)
     if _TURN.search(shape) is None and (b"0000000000" not in shape or _EPOCH.search(ends) is None):
         return None  # most texts

@@ -187,7 +187,7 @@ class Proxy:
     async def _route(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         tenant = NOBODY if self.tenancy is None else request[TENANT]
         surface = target.surface
-        if surface is None or request.method == "OPTIONS":
+        if surface is None or request.method == "OPTIONS" or passing.websocket(request):
             return await passing.forward(self, request, target.path, tenant)
         if request.method != "POST":
             message = f"{request.method} is not a method of {target.route}; use POST"
@@ -227,7 +227,10 @@ class Proxy:
 
     def knows(self, who: Identity) -> bool:
         """Whether this worker delivered the newest round of a conversation: then the store knows what came before."""
-        return any(self._delivered[link] for link in who.named(who.links))
+        for link in who.named(who.links):  # noqa: SIM110  # a generator costs more than the answer
+            if self._delivered[link]:
+                return True
+        return False
 
     def remember(self, who: Identity, links: tuple[str, ...]) -> None:
         """Note a delivered round by its links, the newest `DELIVERED` of them. Only a shortcut, never a truth."""

@@ -16,12 +16,14 @@ from guardproxy.core.memory import LocalMemory
 from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import StoreError
+from guardproxy.http.remembering import Remembered
 from guardproxy.http.scoped_exemptions import ScopedExemptions
 from guardproxy.store.labels import Labels
 
 if TYPE_CHECKING:
     from guardproxy.core.windows import Budget
     from guardproxy.store.approvals import Approvals
+    from guardproxy.store.chains import Chains
     from guardproxy.store.checkpoints import Checkpoints
     from guardproxy.store.meter import Meter
     from guardproxy.store.registry import Registry
@@ -60,6 +62,8 @@ class TurnStore(Protocol):
     @property
     def checkpoints(self) -> Checkpoints: ...
     @property
+    def chains(self) -> Chains: ...
+    @property
     def registry(self) -> Registry: ...
 
 
@@ -69,6 +73,7 @@ class Books:
     def __init__(self, store: TurnStore, *, closed: bool, now_ms: Callable[[], int]) -> None:
         self._store = store
         self.exemptions = ScopedExemptions(lambda: store.labels)
+        self.remembered = Remembered(lambda: store.chains)
         self._closed = closed
         self._now_ms = now_ms
         self._local = LocalMemory(degraded=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from guardproxy.core import session
 from guardproxy.core.episode import pack_episode
@@ -11,6 +11,7 @@ from guardproxy.core.model import Message, Rung
 from guardproxy.core.tool_rules import first
 from guardproxy.core.view import Closing, View
 from guardproxy.http import charging, room, shaping
+from guardproxy.http.opening import scope
 from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ WHO_OF = {"budget": "budget", "completion": "check", "hygiene": "tool"}
 
 def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
     """The closing of a turn whose answer is complete, or whose client left. `report`: what telemetry is told of it."""
-    done, opening, proxy, tenant = turn.outcome, turn.opening, turn.proxy, turn.tenant.scope
+    done, opening, proxy, tenant = turn.outcome, turn.opening, turn.proxy, scope(turn)
     usage = report.usage
     links: tuple[str, ...] = ()
     delivered = ""
@@ -37,40 +38,46 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
     if done.outcome == "answered" and done.dropped:  # an agent that has them from elsewhere goes on in its run
         links += session.links(proxy.printer, tenant, opening.identity.head, done.dropped, done.text)
     decision, episode = turn.decision, turn.decision.episode
-    return Closing(
-        token=opening.token,
-        org=opening.org,
-        session=view.session,
-        thread=view.thread,
-        outcome=done.outcome,
-        answer=done.answer,
-        spent={
+    told: Any = Closing(
+        opening.token,
+        opening.org,
+        view.session,
+        view.thread,
+        done.outcome,
+        done.answer,
+        {
             "turns": 0 if decision.action == "deny" and turn.overrun is None else 1,
-            "tool_calls": done.call_count,
+            "tool_calls": done.call_count + len(done.hosted),
             "input_tokens": usage.input,
             "output_tokens": usage.output,
             "total_tokens": usage.input + usage.output,
             "cost_microusd": report.cost_microusd or 0,
             **(room.spent(turn) if turn.dues else {}),
         },
-        delivered=delivered,
-        links=links,
-        facts=(pack(proxy.printer.refused_length(done.ended_ns // 1_000_000 + turn.offset_ms)),)
-        if done.too_long
-        else (),
-        episodes=(pack_episode(episode),) if episode else (),
-        ledger=ledger_of(turn, view),
-        close=decision.rule if decision.action == "cut" and decision.rung is Rung.CUT else "",
-        status=status_after(turn),
-        waits_for=done.waits_for,
-        pause=paused_by(turn),
-        pause_why=decision.reason if decision.action == "pause" else "",
-        record=record_of(report),
-        usage=usage,
-        offset_ms=turn.offset_ms,
-        count=turn.ask.count,
-        charge=charging.charge(turn, report).numbers(),
+        delivered,
+        links,
     )
+    told.record, told.usage, told.offset_ms, told.count = record_of(report), usage, turn.offset_ms, turn.ask.count
+    told.charge = charging.charge(turn, report).numbers()
+    told.status, told.waits_for, told.ledger = status_after(turn), done.waits_for, ledger_of(turn, view)
+    if done.too_long or done.hosted:
+        told.facts = _facts(turn)
+    if episode:
+        told.episodes = (pack_episode(episode),)
+    if decision.action != "pass":
+        told.close = decision.rule if decision.action == "cut" and decision.rung is Rung.CUT else ""
+        told.pause, told.pause_why = paused_by(turn), decision.reason if decision.action == "pause" else ""
+    closing: Closing = told
+    return closing
+
+
+def _facts(turn: Turn) -> tuple[bytes, ...]:
+    """What the answer itself adds to the run's steps: a refused length, or what the provider has carried out."""
+    done, printer = turn.outcome, turn.proxy.printer
+    now_ms = done.ended_ns // 1_000_000 + turn.offset_ms
+    if done.too_long:
+        return (pack(printer.refused_length(now_ms)),)
+    return session.carried_out(done.hosted, printer, now_ms)
 
 
 def ledger_of(turn: Turn, view: View) -> dict[str, bytes]:
@@ -95,7 +102,7 @@ def ledger_of(turn: Turn, view: View) -> dict[str, bytes]:
 def status_after(turn: Turn) -> str:
     """What the run waits for once this answer is there: a person, a result that comes later, or nothing."""
     done, tools = turn.outcome, turn.chosen.policy.tools
-    if done.status_after != "active" or not done.calls or not (tools.later or tools.human):
+    if not (tools.later or tools.human) or done.status_after != "active" or not done.calls:
         return done.status_after
     if any(first(tools.later, call) for call in done.calls):
         return "waiting"

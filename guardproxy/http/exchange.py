@@ -155,9 +155,14 @@ class Connection(asyncio.Protocol):
         if self._timer is None:
             self._watch(self._often_s)
         transport.writelines((head, body))
-        while not self._begun and answer.error is None:
-            await answer.wait()
+        try:
+            while not self._begun and answer.error is None:
+                await answer.wait()
+        except BaseException:
+            self.close()
+            raise
         if answer.error is not None:
+            self.close()
             raise answer.error
         return answer
 

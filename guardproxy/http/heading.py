@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 NOT_APPENDED = "answer-not-appended"
 """Says in `x-guardproxy-notice` that the model's last answer is missing in the history: the agent forgets to append."""
 
+HISTORY = "history"
+"""Says in `x-guardproxy-edit` that the request goes on with an answer which the provider does not know as given."""
+
 NAMES = {
     AppendText: "advice",
     ReplaceText: "results",
@@ -64,7 +67,10 @@ def headers(turn: Turn) -> list[tuple[str, str]]:
         found.append(("x-guardproxy-upstream", turn.outcome.upstream.name))
     if turn.outcome.verification:
         found.append(("x-guardproxy-verification", turn.outcome.verification))
-    if turn.edits and (named := names(turn.edits)):
+    named = names(turn.edits)
+    if turn.before and turn.ask.parsed.before:
+        named = (*named, HISTORY)
+    if named:
         found.append(("x-guardproxy-edit", ",".join(named)))
     return found
 

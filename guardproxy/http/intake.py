@@ -46,11 +46,16 @@ async def arrive(request: web.BaseRequest, *, max_body: int) -> bool:
 
 async def take(request: web.BaseRequest, *, max_body: int, max_expanded: int) -> Intake:
     """The whole body. `BadAsk` (400 `body_too_large`, never 413: clients take that for a full context window)."""
-    if _WRONG in request:
-        raise request[_WRONG]
-    raw = request[_ARRIVED] if _ARRIVED in request else await _read(request, max_body)
-    encoding = request.headers.get("Content-Encoding", "").strip().lower()
-    if encoding in ("", "identity"):
+    content = request.content
+    raw = content.read_nowait() if content.is_eof() and content.exception() is None else b""
+    if not raw:  # it came after its head (asking the request for what it does not have costs as much as parsing it)
+        if _WRONG in request:
+            raise request[_WRONG]
+        raw = request[_ARRIVED] if _ARRIVED in request else await _read(request, max_body)
+    elif len(raw) > max_body:
+        raise _too_large(len(raw), max_body)
+    encoding = request.headers.get("Content-Encoding")
+    if not encoding or (encoding := encoding.strip().lower()) in ("", "identity"):
         return Intake(raw, raw)
     if max_expanded > AT_ONCE and encoding in READABLE and _is_long(raw, encoding):
         return Intake(raw, await asyncio.to_thread(expand, raw, encoding, max_expanded))
@@ -141,7 +146,9 @@ def lower(headers: Mapping[str, str]) -> dict[str, str]:
     """Headers with lower-case names; of a repeated one the first."""
     plain: dict[str, str] = {}
     for name, value in headers.items():
-        plain.setdefault(name.lower(), value)
+        low = name.lower()
+        if low not in plain:
+            plain[low] = value
     return plain
 
 

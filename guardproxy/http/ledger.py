@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from guardproxy.core.edit import AppendText, Edit, PutBack
 from guardproxy.core.fingerprint import Fingerprinter, hash16
-from guardproxy.core.model import Message
+from guardproxy.core.model import Call, Message
 
 NONCE = 12
 """Bytes, as AES-GCM wants them (NIST SP 800-38D)."""
@@ -129,11 +129,22 @@ class Ledger:
         for _, anchor, exact in chosen:
             raw = self.opened(anchor, entries[anchor])
             back = _unpacked(index, raw) if raw else None
-            if back is not None and not _came_after_all(at(index), anchor, back):
+            if back is not None and not self._came_after_all(at(index), anchor, back):
                 # words of ours are known by all of them: what only looks like them stays
                 backs.append(back if exact or not back.instead else replace(back, instead=""))
         whole = _each_id_once(at(index), backs)
         return [back for back in whole if back != PutBack(index)]
+
+    def _came_after_all(self, here: Message | None, anchor: str, back: PutBack) -> bool:
+        """Whether the message itself makes the calls of a decision that was put back because they were thought lost.
+
+        By what they are, too: many providers begin their ids anew with each answer.
+        """
+        one = _rounds_at(anchor)
+        if here is None or not here.calls or one is None or one.exact:
+            return False
+        own = {(call.id, self._printer.call(call)) for call in here.calls if call.id}
+        return any((call.id, self._printer.call(call)) in own for raw in back.before for call in _made(json.loads(raw)))
 
     def _chosen(self, here: Message | None, some: Sequence[tuple[Rounds, str]]) -> list[tuple[int, str, bool]]:
         """Numbers and anchors, and whether the message is that answer to the letter.
@@ -193,13 +204,15 @@ def _rounds_at(anchor: str) -> Rounds | None:
     return Rounds(place, calls, exact, int(number)) if anchor.startswith(ROUNDS) and dot else None
 
 
-def _came_after_all(here: Message | None, anchor: str, back: PutBack) -> bool:
-    """Whether the message itself makes the calls of a decision that was put back because they were thought lost."""
-    one = _rounds_at(anchor)
-    own = {call.id for call in here.calls if call.id} if here and one and not one.exact else set()
-    messages = [json.loads(raw) for raw in back.before] if own else ()
-    made = [call for one in messages if isinstance(one, dict) for call in one.get("tool_calls") or ()]
-    return any(call.get("id") in own for call in made)
+def _made(message: object) -> Iterator[Call]:
+    """The calls of a message that was put back, in whatever surface's form; of some a message is a list of items."""
+    items = [one for one in (message if isinstance(message, list) else [message]) if isinstance(one, dict)]
+    lists = [one[key] for one in items for key in ("tool_calls", "content") if isinstance(one.get(key), list)]
+    for part in (*items, *[part for parts in lists for part in parts if isinstance(part, dict)]):
+        if name := part.get("call_id") or part.get("id"):
+            inner = part.get("function") or part.get("custom") or part
+            given = inner.get("arguments", inner.get("input"))
+            yield Call(inner.get("name") or "", given if isinstance(given, str) else json.dumps(given), name)
 
 
 def _each_id_once(here: Message | None, backs: Sequence[PutBack]) -> list[PutBack]:
@@ -210,7 +223,8 @@ def _each_id_once(here: Message | None, backs: Sequence[PutBack]) -> list[PutBac
     taken = {call.id for call in here.calls if call.id} if here else set()
     kept = []
     for back in backs:
-        ids = [one for _, raw in back.calls if (one := json.loads(raw).get("id"))]
+        calls = [json.loads(raw) for _, raw in back.calls]
+        ids = [one for call in calls if (one := call.get("call_id") or call.get("id"))]
         if len({*ids} - taken) < len(ids):
             kept.append(PutBack(back.index, back.before, said=back.said, instead=back.instead))
         else:

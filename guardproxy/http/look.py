@@ -125,6 +125,7 @@ def take_over(turn: Turn, look: Look, *, dropped: bool) -> None:
 
 def _halted(turn: Turn, count: int) -> None:
     """The answer was cut short, not the run. What was said on the request's side goes before it."""
+    turn.outcome.partial = True
     if turn.decision.rung < Rung.NUDGE:
         reason = f"the answer said the same {count} times; the rest of the stream was not read"
         turn.decision = replace(turn.decision, action="cut", rule=RULE, count=count, reason=reason)
@@ -134,6 +135,7 @@ def read(turn: Turn, look: Look, *, dropped: bool) -> bool:
     """Take over what was seen; whether the provider told of an error inside it."""
     done, seen = turn.outcome, look.watcher.seen()
     done.read(seen, dropped=dropped)
+    done.hosted, done.raw_calls = look.watcher.hosted, look.watcher.raw_calls
     if done.answer == "text":
         done.wrote(calls_in(turn.ask, done.text))
         if done.written:

@@ -6,10 +6,12 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from guardproxy.api.chat import SURFACE as CHAT
 from guardproxy.core import session
+from guardproxy.core.tenant import SEPARATOR
 from guardproxy.core.view import Opening, TurnFact, View
 from guardproxy.errors import StoreError
-from guardproxy.http import charging, room
+from guardproxy.http import charging, remembering, room
 
 if TYPE_CHECKING:
     from guardproxy.core.model import Ask
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
 def opening_of(turn: Turn) -> Opening:
     """What the store is asked. The turn learns its prices on the way, what it may need, and whose budgets those are."""
     proxy, ask, tenant = turn.proxy, turn.ask, turn.tenant
-    identity = session.identify(ask, proxy.printer, tenant.scope, tenant.owner)
+    identity = session.identify(ask, proxy.printer, scope(turn), tenant.owner)
+    if identity.thread and ask.surface != CHAT:
+        identity = replace(identity, thread=f"{identity.thread}{SEPARATOR}{ask.surface}")
+    identity = remembering.identity(turn, identity)
     if not identity.fresh and not proxy.knows(identity):
         ask = turn.ask = turn.surface.widen(ask)
     turn.rates = proxy.prices.rates(ask.model, ask.parsed.get("service_tier"))
@@ -40,13 +45,21 @@ def opening_of(turn: Turn) -> Opening:
     )
 
 
+def scope(turn: Turn) -> str:
+    """What the digests of the conversation are made with. One that goes on over another surface is a thread of its own:
+    what is put back, and a call that waits for a person, is kept in the surface's own form.
+    """
+    tenant, surface = turn.tenant.scope, turn.ask.surface
+    return tenant if surface == CHAT else f"{tenant}/{surface}"
+
+
 def _now_ms(turn: Turn) -> int:
     return turn.started_ns // 1_000_000 + turn.offset_ms
 
 
 def _observed(turn: Turn, ask: Ask) -> TurnFact:
-    tenant = turn.tenant
-    return session.observe(ask, turn.proxy.printer, _now_ms(turn), tenant.scope if tenant.key else "")
+    shared = turn.tenant.key or ask.surface != CHAT
+    return session.observe(ask, turn.proxy.printer, _now_ms(turn), scope(turn) if shared else "")
 
 
 def _whole(turn: Turn) -> Opening:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from guardproxy.core import pricing
@@ -69,13 +70,14 @@ class Earlier:
     error_type: str = ""  # of one that failed
     upstream: Upstream | None = None
     moved: bool = False
-    lost: bool = False  # see `Outcome`, as for `whole`
+    lost: bool = False  # see `Outcome`, as for `whole` and `partial`
     whole: bool = False
+    partial: bool = False
 
     def used(self, need: Need) -> Usage:
         """What it used: the provider's figures, else estimated input and what was produced, marked so."""
         if self.usage is not None:
-            return self.usage
+            return _so_far(self.usage, self.produced_chars) if self.partial else self.usage
         if self.error_type and not self.produced_chars and not self.lost:
             return NO_USAGE
         output = pricing.estimate_output(self.produced_chars)
@@ -94,6 +96,8 @@ class Outcome:
     error_type: str = ""
     calls: tuple[Call, ...] = ()
     dropped: tuple[Call, ...] = ()
+    hosted: tuple[tuple[Call, Message | None], ...] = ()  # calls that the provider has carried out, with their results
+    raw_calls: Callable[[], tuple[bytes, ...]] = tuple  # those of the provider's answer, in the surface's form
     written: tuple[Call, ...] = ()  # calls that stand in the text, of an agent that has no others
     text: str = ""
     text_chars: int = 0
@@ -106,6 +110,7 @@ class Outcome:
     sent: bool = False  # something left for the provider
     whole: bool = False  # the answer comes in one piece: who leaves before does not see it, but it is made
     blind: bool = False  # the answer could not be looked into
+    partial: bool = False  # the answer ended in the middle, so usage that came with it may be of its beginning
     lost: bool = False  # no answer, or none to its end: the provider may have carried the request out
     too_long: bool = False  # the provider refused the conversation for its length
     upstream: Upstream | None = None  # whom the last attempt asked, where there are several
@@ -126,6 +131,7 @@ class Outcome:
     approval: tuple[str, str] = ("", "")  # id and state
     decided: tuple[PutBack, ...] = ()  # what stands in the request because of it, from now on
     waits_for: str = ""  # id of the approval that the thread waits for from now on
+    message: bytes = b""  # an answer that was kept back, and is given now
     notices: list[str] = field(default_factory=list)  # for the header of that name
     stands: str = ""  # our words in the place of calls that were taken out, where no text was left
     held: Held | None = None  # what it is about, where the client was told that it waits
@@ -177,14 +183,16 @@ class Outcome:
             moved,
             self.lost,
             self.whole,
+            self.partial or (seen is not None and not seen.complete),
         )
         self.earlier += (one,)
         self.usage, self.produced_chars, self.first_chunk_ns = None, 0, 0
         self.calls, self.dropped, self.call_count, self.text, self.text_chars = (), (), 0, "", 0
-        self.sent = self.lost = False
+        self.sent = self.lost = self.partial = False
 
-    def released(self, message: Message) -> None:
-        """The turn was answered with calls that a person has allowed."""
+    def released(self, message: Message, raw: bytes = b"") -> None:
+        """The turn was answered with calls that a person has allowed; `raw`: in the surface's form."""
+        self.message = raw
         self.outcome, self.answer, self.status = "answered", "calls", 200
         self.calls, self.call_count, self.text = message.calls, len(message.calls), message.text
 
@@ -198,6 +206,7 @@ class Outcome:
         self.call_count = 0 if dropped else seen.call_count
         self.dropped = seen.calls if dropped else ()
         self.outcome = "answered" if seen.complete else "failed"
+        self.partial = not seen.complete
         if self.calls:
             self.answer = "calls"
         elif self.text_chars:
@@ -226,7 +235,7 @@ class Outcome:
         produced = self.produced_chars
         usage = self.usage
         if usage is not None and (usage.input or usage.output or not produced or usage != NO_USAGE):
-            return usage
+            return _so_far(usage, produced) if self.partial else usage
         refused = (self.outcome == "failed" and not self.lost) or self.upstream_status >= 400
         if not self.sent or (refused and not produced and not self.blind):
             return NO_USAGE
@@ -239,3 +248,11 @@ class Outcome:
         """Note the moment of the first byte of the answer's body."""
         if not self.first_chunk_ns:
             self.first_chunk_ns = time.time_ns()
+
+
+def _so_far(usage: Usage, produced_chars: int) -> Usage:
+    """Usage of an answer that ended in the middle. Its output is at least what was seen of it: there are providers who
+    say at the beginning what the input is, and of the output only at the end.
+    """
+    made = pricing.estimate_output(produced_chars)
+    return usage if usage.output >= made else replace(usage, output=made, estimated=True)

@@ -27,7 +27,7 @@ async def forward(proxy: Proxy, request: web.BaseRequest, path: str, tenant: Ten
     if not route.startswith("/v1/"):
         message = f"{route} is not served here; point the client's base URL at this address with /v1 at its end"
         return error_of(BadAsk(message, status=404, code="not_found"))
-    if request.headers.get("Upgrade", "").lower() == "websocket":
+    if websocket(request):
         message = "WebSocket is not spoken here; use POST"
         return error_of(BadAsk(message, status=426, code="upgrade_required"))
     tenant.may_pass(request.method, route)
@@ -65,6 +65,11 @@ async def _forward(
     finally:
         if body is not None:
             body.over()
+
+
+def websocket(request: web.BaseRequest) -> bool:
+    """Whether the client wants a WebSocket. Codex does, and falls back to POST at 426 alone, without a delay."""
+    return request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket"
 
 
 def _closed(request: web.BaseRequest, response: web.Response) -> web.Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from socket import SOCK_STREAM
 
 from aiohappyeyeballs import start_connection
@@ -34,16 +34,19 @@ class Pool:
         self._sweeping: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
-    async def post(self, target: str, headers: Sequence[tuple[str, str]], body: bytes) -> Answer:
-        """Send a request on a free connection. `OSError`, but for a timeout, only while nothing was sent."""
-        connection = self._free() or await self._connect()
-        lines = [f"{name}: {value}\r\n" for name, value in headers]
-        head = f"POST {target} HTTP/1.1\r\nHost: {self._named}\r\n{''.join(lines)}Content-Length: {len(body)}\r\n\r\n"
-        try:
-            return await connection.ask(head.encode("utf-8", "surrogateescape"), body)
-        except BaseException:
-            connection.close()
-            raise
+    def post(self, target: str, headers: Sequence[tuple[str, str]], body: bytes) -> Awaitable[Answer]:
+        """Send a request on a free connection. `OSError`, but for a timeout, only while nothing was sent.
+
+        What is awaited is the connection's own work where one is free: a layer less that every answer goes through.
+        """
+        first, last = f"POST {target} HTTP/1.1\r\nHost: {self._named}", f"Content-Length: {len(body)}\r\n\r\n"
+        head = "\r\n".join((first, *map(": ".join, headers), last))
+        raw, connection = head.encode("utf-8", "surrogateescape"), self._free()
+        return self._ask_new(raw, body) if connection is None else connection.ask(raw, body)
+
+    async def _ask_new(self, head: bytes, body: bytes) -> Answer:
+        connection = await self._connect()
+        return await connection.ask(head, body)
 
     def keep(self, connection: Connection) -> None:
         """Take a connection back for the next request."""

@@ -14,6 +14,7 @@ from guardproxy.config import Config
 from guardproxy.core.tenant import DEFAULT_ORG
 from guardproxy.errors import ConfigError, GuardError
 from guardproxy.store import embedded
+from guardproxy.store._scripts import Retention
 from guardproxy.store.redis import Store
 
 T = TypeVar("T")
@@ -40,6 +41,11 @@ def options(file: Path | None, data_dir: str | None) -> str:
     given = {"--config": file, "--data-dir": data_dir}
     paths = {option: Path(path).expanduser().absolute() for option, path in given.items() if path}
     return "".join(f" {option} {shlex.quote(str(path))}" for option, path in paths.items())
+
+
+def retention(config: Config) -> Retention:
+    """For how long the store is to keep runs, and what waits for people."""
+    return Retention(config.store.runs_hours, config.store.people_days)
 
 
 def nothing(told: str, config: Config, org: str = DEFAULT_ORG) -> str:
@@ -79,9 +85,15 @@ def _was_served(data_dir: Path) -> None:
 async def _ask(config: Config, path: str | None, work: Callable[[Store], Awaitable[T]]) -> T:
     section = config.store
     store = await Store.connect(
-        section.url, socket_path=path, timeout_ms=PATIENCE_MS, files=section.tls, replicas=section.wait_replicas
+        section.url,
+        socket_path=path,
+        timeout_ms=PATIENCE_MS,
+        files=section.tls,
+        replicas=section.wait_replicas,
+        kept=retention(config),
     )
     try:
+        await store.check_schema()
         return await work(store)
     finally:
         await store.close()

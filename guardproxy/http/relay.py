@@ -45,7 +45,8 @@ async def post(turn: Turn, edits: Sequence[Edit], *, judged: bool = False) -> An
     body = turn.surface.write(turn.ask, edits)
     untouched = body is turn.ask.body
     edited_answer = judged or turn.chosen.options is not OFF
-    edited_answer = edited_answer or any(isinstance(edit, DropCalls | SpliceUsage) for edit in edits)
+    if edits and not edited_answer:
+        edited_answer = any(isinstance(edit, DropCalls | SpliceUsage) for edit in edits)
     received = outward(proxy.tenancy, turn.request.headers)
     if proxy.upstreams is not None:
         sent = failover.Sent(body, received, edited_answer)
@@ -148,4 +149,5 @@ async def broken(turn: Turn, look: Look, response: web.StreamResponse, error: Ex
         if turn.request.transport is not None:
             turn.request.transport.abort()
         return response
-    return await last(response, look.finish() + turn.surface.failure(wrapped))
+    rest = look.finish()
+    return await last(response, rest + turn.surface.failure(wrapped, look.watcher.joint()))

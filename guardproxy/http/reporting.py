@@ -30,54 +30,54 @@ def report_of(turn: Turn, view: View) -> TurnReport:
     ended_ns = done.ended_ns or time.time_ns()
     begun_ns = (done.earlier[0].started_ns if done.earlier else done.upstream_started_ns) or ended_ns
     upstream = done.upstream or proxy.upstream
-    return TurnReport(
-        org=opening.org,
-        session=view.session,
-        thread=view.thread,
-        view=view,
-        decision=turn.decision,
-        started_ns=turn.started_ns,
-        ended_ns=ended_ns,
-        turn=view.turn,
-        agent=declared.agent,
-        declared=bool(declared.session),
-        surface=ask.surface,
-        route=turn.route,
-        method=turn.request.method,
-        model=ask.model,
-        response_model=done.response_model,
-        response_id=done.response_id,
-        provider=proxy.provider,
-        server_address=upstream.address,
-        server_port=upstream.port,
-        stream=ask.stream,
-        status=done.status or 499,
-        error_type=done.error_type,
-        traceparent=opening.traceparent,
-        first_chunk_ns=done.first_chunk_ns,
-        attempts=_attempts(turn, last, ended_ns),
-        usage=usage,
-        cost_microusd=_cost(turn, last),
-        edits=heading.names(turn.edits) if turn.edits else (),
-        advice=_advice(turn) if turn.new_advice else "",
-        steps=_steps(facts) if facts else (),
-        facts=facts,
-        outcome=_outcome(turn, view),
-        prompt=scoped_exemption.agent_of(ask, proxy.printer) if turn.decision.rule else "",
-        overhead_request_ns=begun_ns - turn.started_ns if begun_ns > turn.started_ns else 0,
-        begin_ns=done.begin_ns,
-        objected=_objected(turn) if done.objected else (),
-        verification=done.verification,
-        failed_checks=done.failed_checks,
-        hygiene=done.hygiene,
-        approval=done.approval,
-        late=done.late,
-        missing=view.missing,
-        state=_state(turn),
-        user=declared.user,
-        labels=declared.labels,
-        policy=turn.chosen.label,
-    )
+    # the rest is set by hand: forty keywords would cost three times that
+    report = TurnReport(opening.org, view.session, view.thread, view, turn.decision, turn.started_ns, ended_ns)
+    report.turn = view.turn
+    report.agent = declared.agent
+    report.declared = bool(declared.session)
+    report.surface = ask.surface
+    report.route = turn.route
+    report.method = turn.request.method
+    report.model = ask.model
+    report.response_model = done.response_model
+    report.response_id = done.response_id
+    report.provider = proxy.provider
+    report.server_address = upstream.address
+    report.server_port = upstream.port
+    report.stream = ask.stream
+    report.status = done.status or 499
+    report.error_type = done.error_type
+    report.traceparent = opening.traceparent
+    report.first_chunk_ns = done.first_chunk_ns
+    report.attempts = _attempts(turn, last, ended_ns)
+    report.usage = usage
+    report.cost_microusd = _cost(turn, last)
+    report.steps = _steps(facts) if facts else ()
+    report.facts = facts
+    report.overhead_request_ns = begun_ns - turn.started_ns if begun_ns > turn.started_ns else 0
+    report.begin_ns = done.begin_ns
+    _more(report, turn, view)
+    return report
+
+
+def _more(report: TurnReport, turn: Turn, view: View) -> None:
+    """What most turns have nothing of."""
+    ask, done, decision = turn.ask, turn.outcome, turn.decision
+    report.edits = heading.names(turn.edits) if turn.edits else ()
+    report.advice = _advice(turn) if turn.new_advice else ""
+    report.outcome = _outcome(turn, view)
+    report.prompt = scoped_exemption.agent_of(ask, turn.proxy.printer) if decision.rule else ""
+    report.objected = _objected(turn) if done.objected else ()
+    report.verification = done.verification
+    report.failed_checks = done.failed_checks
+    report.hygiene = done.hygiene
+    report.approval = done.approval
+    report.late = done.late
+    report.missing = view.missing
+    report.state = _state(turn)
+    report.user = ask.declared.user
+    report.labels = ask.declared.labels
+    report.policy = turn.chosen.label
 
 
 def _cost(turn: Turn, last: Usage) -> int:
@@ -120,8 +120,9 @@ def _objected(turn: Turn) -> tuple[Objected, ...]:
 
 def _state(turn: Turn) -> str:
     """What the run waits for from now on."""
-    if turn.outcome.waits_for or turn.seen.paused or closing.paused_by(turn):
-        return "need_human" if turn.outcome.status_after == "need_human" else "paused"
+    done = turn.outcome
+    if done.waits_for or turn.seen.paused or closing.paused_by(turn):
+        return "need_human" if done.status_after == "need_human" else "paused"
     return closing.status_after(turn)
 
 
@@ -136,16 +137,17 @@ def finish(report: TurnReport, done: Outcome) -> TurnReport:
 def _attempt(turn: Turn, usage: Usage, ended_ns: int) -> Attempt:
     done, fingerprint = turn.outcome, turn.proxy.printer.call
     calls = done.calls or done.written or done.dropped  # never two of them
+    told = [(call.name, call.id, fingerprint(call)) for call in calls] if calls else ()
     return Attempt(
-        started_ns=done.upstream_started_ns,
-        ended_ns=ended_ns,
-        first_chunk_ns=done.first_chunk_ns,
-        status=done.upstream_status,
-        error_type=done.error_type,
-        usage=usage,
-        calls=tuple([(call.name, call.id, fingerprint(call)) for call in calls]) if calls else (),
-        finish_reason=done.finish_reason,
-        reason=done.reason,
+        done.upstream_started_ns,
+        ended_ns,
+        done.first_chunk_ns,
+        done.upstream_status,
+        done.error_type,
+        usage,
+        tuple(told),
+        done.finish_reason,
+        done.reason,
         server=_server(done.upstream) if done.upstream else None,
     )
 
@@ -167,7 +169,11 @@ def _new_facts(turn: Turn, view: View) -> tuple[bytes, ...]:
 
 
 def _steps(facts: tuple[bytes, ...]) -> tuple[Step, ...]:
-    return tuple([step for step in session.unpack_all(facts) if step.kind is _CALL])
+    steps = session.unpack_all(facts)
+    for step in steps:
+        if step.kind is not _CALL:
+            return tuple([one for one in steps if one.kind is _CALL])
+    return tuple(steps)
 
 
 def _outcome(turn: Turn, view: View) -> str:

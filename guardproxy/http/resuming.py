@@ -90,12 +90,13 @@ async def _handed_on(turn: Turn, approval: Approval, held: Held | None) -> None:
     """The call was handed on before. Where this history does not show it, it is not known to be carried out: the model
     is told so, the client too, and a person sees it.
     """
-    ids = {call.id for call in turn.surface.read_message(held.message).calls} if held is not None else set()
-    shown = any(call.id in ids for one in turn.ask.tail for call in one.calls)
+    made = turn.surface.read_message(held.message).calls if held is not None else ()
+    known = {(call.id, turn.proxy.printer.call(call)) for call in made}  # some providers begin their ids anew
+    shown = any((call.id, turn.proxy.printer.call(call)) in known for one in turn.ask.tail for call in one.calls)
     turn.proxy.spawn(_arrived(turn, approval.id, shown=shown))
     if held is not None and not shown:
         turn.outcome.notices.append(NOT_SHOWN)
-        texts = [advice.handed_on(turn.language, call.name) for call in turn.surface.read_message(held.message).calls]
+        texts = [advice.handed_on(turn.language, call.name) for call in made]
         _stands(turn, turn.ask.count, held, texts)
 
 
@@ -125,7 +126,7 @@ async def _release(turn: Turn, approval: Approval, held: Held) -> web.StreamResp
         return await turn.reply(stopped_notice(turn, stopped, approval, held))
     created = turn.started_ns // 10**9
     kind, body = turn.surface.replay_message(turn.ask, held.message, reply_id=turn.reply_id, created=created)
-    turn.outcome.released(turn.surface.read_message(held.message))
+    turn.outcome.released(turn.surface.read_message(held.message), held.message)
     turn.settle()
     return whole(200, [("Content-Type", kind), *turn.guard_headers()], body)
 

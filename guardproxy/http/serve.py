@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from guardproxy import secrets
 from guardproxy.config import Config
 from guardproxy.errors import ConfigError, GuardError, StoreError
-from guardproxy.http import greeting, whereabouts
+from guardproxy.http import greeting, reach, whereabouts
 from guardproxy.http.admin import Sight
 from guardproxy.http.crew import Crew
 from guardproxy.http.exporting import Exporter
@@ -83,9 +83,11 @@ class Parent:
             timeout_ms=section.timeout_ms,
             files=section.tls,
             replicas=section.wait_replicas,
+            kept=reach.retention(config),
         )
         stack.push_async_callback(self._store.close)
         await self._store.check_policy()
+        await self._store.check_schema()
         self._crew = Crew(config.listen.workers, self._start, self._fleet, lambda mark: bury(self._store, mark))
         await self._standing.open(self._store, self._crew.reload)
         self._switch = Switch(self._store)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from guardproxy.core.model import Rung
 from guardproxy.core.view import Closing
 from guardproxy.errors import GuardError, StoreError
-from guardproxy.http import charging, closing, own_words, reporting, soft_limits
+from guardproxy.http import charging, closing, own_words, remembering, reporting, soft_limits
 from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
@@ -34,12 +34,13 @@ def _settle(turn: Turn) -> None:
     if view is None:
         return
     turn.report = report = reporting.report_of(turn, view)
+    remembering.keep(turn, view)
     if not view.admitted or view.closed:
         if (by := closing.paused_by(turn)) and not view.closed:
             proxy.spawn(_pause(turn, by))  # nothing was held, so there is nothing to settle it with
+        proxy.books.charge(turn.opening.org, turn.opening.payer, charging.charge(turn, report).numbers())
         if turn.decision.refused is not None and turn.decision.rung is Rung.CUT and not view.degraded:
             proxy.spawn(_refused(turn, record_of(report)))
-        proxy.books.charge(turn.opening.org, turn.opening.payer, charging.charge(turn, report).numbers())
         if turn.kept:
             proxy.spawn(own_words.note(turn))
         proxy.done(turn)

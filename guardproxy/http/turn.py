@@ -27,6 +27,7 @@ from guardproxy.http import (
     own_words,
     preparing,
     relay,
+    remembering,
     reporting,
     resuming,
     room,
@@ -73,12 +74,14 @@ class Turn:
             self.headers["x-guardproxy-path-session"] = in_path
         self.offset_ms = proxy.clock_offset(self.headers)
         self.outcome = Outcome()
-        self.decision = Decision("pass")
+        self.decision = policies.PASS
         self.dues: tuple[Due, ...] = ()
         self.crossed: tuple[Crossed, ...] = ()
         self.shrunk: tuple[LimitOutput, ...] = ()
         self.edits: tuple[Edit, ...] = ()
         self.new_advice: tuple[Edit, ...] = ()
+        self.before: list[str] = []
+        """Session and thread of the answer that the request goes on with by its id."""
         self.put_back: tuple[AppendText | PutBack, ...] = ()
         self.kept: list[PutBack] = []
         """What has to stand in later requests at the place of this turn's answer."""
@@ -122,6 +125,7 @@ class Turn:
         proxy, limits = self.proxy, self.proxy.limits
         self.body = await intake.take(self.request, max_body=limits.max_body, max_expanded=limits.max_expanded)
         self.ask = self.surface.read(self.body.plain, self.headers, short=True, prefixes=proxy.prefixes)
+        await remembering.recall(self)
         self.chosen = proxy.policies.of(self)
         preparing.refuse(self)
         self.opening = opening.opening_of(self)
@@ -135,6 +139,7 @@ class Turn:
         lost = False
         if self.seen.ledger:
             self.put_back, lost = proxy.ledger.put_back(self.message, self.seen.ledger)
+            lost = lost and not self.before  # what was said stands with the provider
         exempt: tuple[ScopedExemption, ...] = ()
         if self.seen.exempt or self.seen.degraded:
             exempt = await proxy.books.exemptions.of(self.ask, self.seen, self.opening.org, proxy.printer)
@@ -162,6 +167,9 @@ class Turn:
 
     def _edits(self, cleaned: tuple[Edit, ...]) -> tuple[Edit, ...]:
         ask, view, put_back = self.ask, self.seen, self.put_back
+        splice = (SpliceUsage(),) if ask.may_splice_usage and self.chosen.policy.splice_usage else ()
+        if self.decision.action == "pass" and not (cleaned or put_back):  # most turns
+            return (*self.shrunk, *splice)
         if self.decision.ends:
             ask = self.surface.widen(ask)  # the summary speaks of the whole window
         texts = tuple(edit for edit in put_back if isinstance(edit, AppendText))
@@ -171,7 +179,6 @@ class Turn:
         self.new_advice = tuple(edit for edit in advice if edit not in put_back)  # another attempt says the same once
         if any(isinstance(edit, Reply | Reject) for edit in self.new_advice):
             return self.new_advice
-        splice = (SpliceUsage(),) if ask.may_splice_usage and self.chosen.policy.splice_usage else ()
         return (*put_back, *self.new_advice, *self.shrunk, *splice)
 
     def _carried_out(self, ask: Ask, context: interventions.Context) -> tuple[Edit, ...]:

@@ -1,7 +1,7 @@
 """The answer of a run that did not pass its checks and was not handed on: kept, sealed, for the person who looks at it.
 
 What the client is told says only that it did not pass, and why; `guardproxy sessions show` shows both to a person. The
-newest one of a session is kept, as a checkpoint of a name of its own, for as long as an approval.
+newest one of a session is kept, as a checkpoint of a name of its own, for as long as what waits for people.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ from guardproxy.store.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
-
-KEPT_S = 8 * 24 * 3600
-"""Seconds: a person may be away for a week."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ async def keep(turn: Turn, text: str, calls: Sequence[Call], wrong: Sequence[str
     said = {"text": text, "wrong": list(wrong), "calls": [(call.name, call.arguments) for call in calls]}
     sealed = proxy.sealer.seal(ANSWER, session, orjson.dumps(said, default=str))
     with suppress(StoreError):
-        await proxy.books.checkpoints.put(turn.opening.org, _name(session), sealed, KEPT_S, turn.offset_ms)
+        await proxy.books.checkpoints.put(turn.opening.org, _name(session), sealed, 0, turn.offset_ms)
 
 
 async def kept(checkpoints: Checkpoints, sealer: Sealer, org: str, session: str) -> Unaccepted | None:

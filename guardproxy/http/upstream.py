@@ -84,6 +84,7 @@ class Upstream:
         self._api_key = api_key
         self._authorization = f"Bearer {api_key}" if api_key else _basic(parts)
         self._urls: dict[str, URL] = {}
+        self._targets: dict[str, str] = {}
         self._idle_s = idle_s
         self._retries = retries
         self.on_retry: Callable[[str], None] = lambda _error: None
@@ -116,7 +117,14 @@ class Upstream:
         """The beginning of the provider's answer to `path`. Whoever has read it, or has had enough, calls its `end`."""
         if self._pool is None:
             raise UpstreamError(NOT_OPEN)
-        return await self._tried(partial(self._pool.post, self._url(path).raw_path_qs, headers, body))
+        target = self._targets.get(path) or self._target(path)
+        try:
+            return await self._pool.post(target, headers, body)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            begin = partial(self._pool.post, target, headers, body)
+            return await self._tried(begin, error)
 
     @asynccontextmanager
     async def send(
@@ -145,18 +153,24 @@ class Upstream:
         except (TimeoutError, aiohttp.ClientError, ValueError) as error:
             raise self._wrap(error) from error
 
-    async def _tried(self, begin: Callable[[], Awaitable[T]]) -> T:
-        """The answer's beginning. A connection that could not be made is tried again: nothing was sent on it."""
+    async def _tried(self, begin: Callable[[], Awaitable[T]], failed: OSError | None = None) -> T:
+        """The answer's beginning. A connection that could not be made is tried again: nothing was sent on it.
+
+        `failed`: how the first try has ended.
+        """
         for left in range(self._retries, -1, -1):
             try:
-                return await begin()
+                if failed is None:
+                    return await begin()
+                error, failed = failed, None
             except TimeoutError:
                 raise
-            except OSError as error:
-                if _sent(error) or not left:
-                    raise self._wrap(error) from error
-                self.on_retry(type(error).__name__)
-                await asyncio.sleep(RETRY_AFTER_S)
+            except OSError as now:
+                error = now
+            if _sent(error) or not left:
+                raise self._wrap(error) from error
+            self.on_retry(type(error).__name__)
+            await asyncio.sleep(RETRY_AFTER_S)
         raise AssertionError  # the last round returns or raises
 
     def request_headers(self, received: Mapping[str, str], *, identity: bool, plain: bool) -> list[tuple[str, str]]:
@@ -182,6 +196,12 @@ class Upstream:
             full = self.base + path[3:] if path.startswith("/v1/") or path == "/v1" else self._root + path
             url = self._urls[path] = URL(full, encoded=True)
         return url
+
+    def _target(self, path: str) -> str:
+        if len(self._targets) > 1024:
+            self._targets.clear()
+        self._targets[path] = target = self._url(path).raw_path_qs
+        return target
 
     def _wrap(self, error: BaseException) -> UpstreamError:
         if isinstance(error, asyncio.TimeoutError):
@@ -230,10 +250,15 @@ def _goes_on(name: str) -> bool:
     return low not in HOP_BY_HOP and low != "accept-encoding" and not low.startswith("x-guardproxy-")
 
 
+@lru_cache(maxsize=4096)
+def _goes_back(name: str) -> bool:
+    return _goes_on(name) and name.lower() != "date"
+
+
 def response_headers(received: Iterable[tuple[str, str]], connection: str) -> list[tuple[str, str]]:
     """The provider's headers that the client gets, in their order. `connection`: the value of that header."""
-    kept = passed_on(received, connection)
-    return [pair for pair in kept if pair[0].lower() != "date"]
+    kept = [pair for pair in received if _goes_back(pair[0])]
+    return passed_on(kept, connection) if connection and connection.lower() not in _USUAL else kept
 
 
 @lru_cache(maxsize=256)

@@ -80,8 +80,10 @@ def find(config: Config) -> str | None:
 
 
 def _store(config: Config) -> str:
-    """The store by its URL, which may have a password in it; "" is the embedded one."""
-    return sha256(config.store.url.encode()).hexdigest() if config.store.url else ""
+    """The store by its URL, which may have a password in it, or the place of the embedded one: a copy of the directory
+    is another store.
+    """
+    return sha256((config.store.url or str(config.data_dir.resolve())).encode()).hexdigest()
 
 
 def _read(place: Path) -> dict[str, object] | None:

@@ -23,6 +23,7 @@ from aiohttp import web
 from guardproxy import config as configs, secrets
 from guardproxy.config import Config
 from guardproxy.errors import GuardError
+from guardproxy.http import reach
 from guardproxy.http.app import Proxy
 from guardproxy.http.assembly import assemble
 from guardproxy.http.control import Channel
@@ -74,6 +75,7 @@ class Worker:
             on_change=self._store_changed,
             files=config.store.tls,
             replicas=config.store.wait_replicas,
+            kept=reach.retention(config),
             required=False,  # the parent has seen it; a worker that is started anew must serve without it too
         )
         self.proxy = self._assemble(config)

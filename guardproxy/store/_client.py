@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from guardproxy.errors import ConfigError
 from guardproxy.store._address import Address
 from guardproxy.store._cluster import Cluster
 from guardproxy.store._server import OnChange, Server
@@ -41,6 +42,9 @@ class Client(Protocol):
     async def each(self, *words: str | bytes | int) -> list[object]:
         """Send a command without a key to every server that has a part of the keys."""
 
+    def command_soon(self, *words: str | bytes | int) -> bool:
+        """Send one command now, and ask for no answer: it is one that may be lost. False: it cannot be sent."""
+
     async def close(self) -> None:
         """End all connections."""
 
@@ -57,3 +61,16 @@ def client(
     """The client for what a URL leads to. Not connected yet."""
     made = Cluster if to.seeds and not to.service else Server
     return made(to, scripts, timeout_s=timeout_s, probe_s=probe_s, on_change=on_change, replicas=replicas)
+
+
+async def refuse_eviction(of: Client) -> None:
+    """`ConfigError` for a server that would forget keys when memory is full."""
+    found = await of.each("INFO", "memory")
+    lines = [line for info in found if isinstance(info, bytes) for line in info.decode().splitlines()]
+    policies = {line.partition(":")[2].strip() for line in lines if line.startswith("maxmemory_policy:")}
+    for policy in policies - {"noeviction", ""}:
+        raise ConfigError(
+            f"the store's maxmemory-policy is {policy}: under memory pressure it would forget budgets and holds. "
+            "Set it to noeviction",
+            param="store.url",
+        )

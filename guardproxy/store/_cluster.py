@@ -126,6 +126,12 @@ class Cluster:
                 server = self._named(server, error) if asking else await self._onward(server, key, error, deadline)
         raise StoreError(f"the store {self._to.shown} sends calls in a circle")
 
+    def command_soon(self, *words: str | bytes | int) -> bool:
+        """Send one command now where its key should be, and ask for no answer. False: its server is away."""
+        key = words[1] if isinstance(words[1], bytes) else str(words[1]).encode()
+        server = self._slots[key_slot(key)]
+        return server is not None and server.command_soon(*words)
+
     async def each(self, *words: str | bytes | int) -> list[object]:
         """Send a command without a key to every primary."""
         return await asyncio.gather(*(server.command(*words) for server in self._servers.values()))

@@ -7,7 +7,7 @@ msgpack reader knows no binary type.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from struct import Struct, error as StructError, unpack_from  # noqa: N812  # an exception's name
 from typing import Any
 
@@ -30,7 +30,7 @@ AMOUNT = 2**53
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
 _facts = msgspec.msgpack.Decoder(list[bytes]).decode
-_made = tuple.__new__  # a named tuple of all its fields at half the price
+_stands = partial(tuple.__new__, Spent)  # a named tuple of all its fields at half the price
 
 
 def prefix(org: str) -> str:
@@ -113,8 +113,12 @@ def opening(value: Opening, *, newest: int = 0) -> tuple[bytes, ...]:
             *value.need,
         )
     )
-    rounds = bare([(r.digest, r.index, len(r.facts), r.counts) for r in reversed(sent)])
-    facts = [bare(r.facts) for r in sent]
+    if len(sent) == 1:  # mostly
+        (one,) = sent
+        rounds, facts = bare(((one.digest, one.index, len(one.facts), one.counts),)), [bare(one.facts)]
+    else:
+        rounds = bare([(r.digest, r.index, len(r.facts), r.counts) for r in reversed(sent)])
+        facts = [bare(r.facts) for r in sent]
     return (head, _pack(fact.boundary), _pack(fact.blank), rounds, names, most + amounts_of(holds), *facts)
 
 
@@ -177,42 +181,37 @@ def _view(reply: Any, value: Opening) -> View:
     lines = _raised(value.lines, raised) if raised else value.lines
     spent = integers(2 * len(lines)).unpack(counters) if counters else ()
     facts = _facts(_SIZED(0xDD, kept) + ring) if kept else []
-    return View(
-        session=sid.decode(),
-        thread=thread.decode(),
-        turn=turn,
-        now_ms=now,
-        retry=retry == 1,
-        admitted=admitted == 1,
-        short=tuple([lines[i - 1] for i in sorted(short)]) if short else (),
-        spent=tuple([_made(Spent, one) for one in zip(lines, spent[::2], spent[1::2], strict=False)]),
-        closed=closed_by != b"",
-        closed_by=closed_by.decode(),
-        answers=answers,
-        rearmed=rearmed,
-        equal=equal,
-        steps=steps,
-        ring=tuple(facts[max(0, len(facts) - since - RING) : len(facts) - since] if since else facts[-RING:]),
-        episodes=tuple(told[0]) if told else (),
-        ledger=dict(pairs(told[1])) if told else {},
-        counts=counts or {},
-        span=span,
-        span_started_ms=span_at,
-        session_started_ms=born,
-        new_session=new_session == 1,
-        counted=counted == 1,
-        panic=panic == 1,
-        traceparent=traceparent.decode(),
-        main=main == 1,
-        exempt=exempt,
-        since_ms=since_ms,
-        status=STATUSES[status],
-        missing=missing == 1,
-        paused=paused,
-        paused_why=paused_why,
-        approval=approval,
-        approval_state=state,
-    )
+    made: Any = View(sid.decode(), thread.decode(), turn, now)  # forty keywords would cost three times what follows
+    made.retry = retry == 1
+    made.admitted = admitted == 1
+    made.short = tuple([lines[i - 1] for i in sorted(short)]) if short else ()
+    made.spent = tuple(map(_stands, zip(lines, spent[::2], spent[1::2], strict=False)))
+    made.closed = closed_by != b""
+    made.closed_by = closed_by.decode()
+    made.answers = answers
+    made.rearmed = rearmed
+    made.equal = equal
+    made.steps = steps
+    made.ring = tuple(facts[max(0, len(facts) - since - RING) : len(facts) - since] if since else facts[-RING:])
+    if told:
+        made.episodes, made.ledger = tuple(told[0]), dict(pairs(told[1]))
+    made.counts = counts or {}
+    made.span = span
+    made.span_started_ms = span_at
+    made.session_started_ms = born
+    made.new_session = new_session == 1
+    made.counted = counted == 1
+    made.main = main == 1
+    made.panic = panic == 1
+    made.exempt = exempt
+    made.traceparent = traceparent.decode()
+    made.since_ms = since_ms
+    made.status = STATUSES[status]
+    made.missing = missing == 1
+    if asked:
+        made.paused, made.paused_why, made.approval, made.approval_state = paused, paused_why, approval, state
+    view: View = made
+    return view
 
 
 def _raised(lines: tuple[Line, ...], raised: Sequence[int]) -> tuple[Line, ...]:
@@ -274,9 +273,10 @@ def _used(layout: bytes, counters: bytes) -> dict[str, int]:
 
 
 def _name(text: str) -> str:
+    if "\x1f" not in text and "\x1e" not in text:
+        return text
     for separator in SEPARATORS:
-        if separator in text:
-            text = text.replace(separator, "_")
+        text = text.replace(separator, "_")
     return text
 
 

@@ -16,6 +16,7 @@ import hiredis
 from guardproxy.errors import StoreError
 from guardproxy.store._address import Address
 from guardproxy.store._redirect import redirected
+from guardproxy.store._replicas import REPLICATED, Replicas
 from guardproxy.store._sentinel import primary
 from guardproxy.store._wire import Frozen, Lost, Wire, pack
 
@@ -32,10 +33,6 @@ PROBE = "gp:probe"
 _READS_ONLY = re.compile(r"(?:^|[\s:]-)(?:OOM|MISCONF|READONLY|NOREPLICAS|LOADING|MASTERDOWN|CLUSTERDOWN)\s")
 """Errors of a server that answers and keeps nothing: memory or disk full, a replica, a cluster without one of its
 primaries. In front, or behind the script."""
-
-REPLICATED = frozenset({"begin", "extend", "meter", "approval", "checkpoint", "registry", "policy", "run", "admin"})
-"""Scripts that wait for the replicas, if calls are to: what a failover must not forget. One that closes is not: without
-it the hold stands until its lease ends."""
 
 
 class Server:
@@ -59,9 +56,7 @@ class Server:
         self._timeout_s = timeout_s
         self._probe_s = probe_s
         self._on_change = on_change
-        self._replicas = replicas
-        self._next_wait: asyncio.Task[None] | None = None
-        self._one_wait = asyncio.Lock()
+        self._replicas = Replicas(replicas, lambda: self._wire, self._fall) if replicas else None
         self._loop = asyncio.get_running_loop()
         self._wire: Wire | None = None
         self._connecting: asyncio.Task[Wire] | None = None
@@ -90,13 +85,20 @@ class Server:
         sha = self._sha[script]
         deadline = deadline or self._loop.time() + self._timeout_s
         packed = pack(("EVALSHA", sha, 1, key, *arguments))
-        reply = await self._ask(packed, deadline)
+        wire = self._wire
+        if wire is None:
+            reply = await self._ask(packed, deadline)
+        else:  # mostly; and a layer less
+            try:
+                reply = await wire.send(packed, deadline)
+            except (Lost, Frozen) as error:
+                reply = await self._ask(packed, deadline, failed=error)
         if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
             load = pack(("SCRIPT", "LOAD", self._source[sha]))
             reply = await self._ask(load + packed, deadline, answers=2)
         taken = self._taken(reply)
         if self._replicas and script in REPLICATED:
-            await self._replicated(deadline)
+            await self._replicas.keep(deadline)
         return taken
 
     def run_soon(self, script: str, key: bytes, arguments: tuple[bytes, ...]) -> asyncio.Future[object] | None:
@@ -123,6 +125,14 @@ class Server:
         """The answers of all servers that share the keys: of this one."""
         return [await self.command(*words)]
 
+    def command_soon(self, *words: str | bytes | int) -> bool:
+        """Send one command now, and ask for no answer: it is one that may be lost. False: there is no connection."""
+        if self._wire is None:
+            return False
+        self._wire.send(pack(words), self._loop.time() + self._timeout_s).add_done_callback(_let_be)
+        self._wire.flush()
+        return True
+
     async def close(self) -> None:
         """End the connection and the probe."""
         self._closed = True
@@ -133,9 +143,13 @@ class Server:
         if self._wire:
             self._wire.close()
 
-    async def _ask(self, packed: bytes, deadline: float, *, answers: int = 1) -> object:
-        """Every call is safe to send twice, so a lost connection is tried once more."""
-        for last in (False, True):
+    async def _ask(
+        self, packed: bytes, deadline: float, *, answers: int = 1, failed: Lost | Frozen | None = None
+    ) -> object:
+        """Every call is safe to send twice, so a lost connection is tried once more. `failed`: how a first try was."""
+        for last in (False, True) if failed is None else (True,):
+            if isinstance(failed, Frozen):
+                break
             wire = self._wire or await self._reach(deadline)
             try:
                 return await wire.send(packed, deadline, answers=answers)
@@ -243,34 +257,7 @@ class Server:
         if isinstance(reply, hiredis.ReplyError) and _READS_ONLY.search(str(reply)):
             raise self._refused(reply)
         if self._replicas:
-            await self._on_replicas(self._wire, self._loop.time() + self._timeout_s)
-
-    async def _replicated(self, deadline: float) -> None:
-        """Wait until replicas have what this connection has written. All who ask meanwhile share the next WAIT: the
-        server answers nothing else on a connection that waits.
-        """
-        if self._next_wait is None:
-            self._next_wait = self._loop.create_task(self._wait(self._wire, deadline))
-            self._next_wait.add_done_callback(lambda task: task.cancelled() or task.exception())  # seen
-        await asyncio.shield(self._next_wait)
-
-    async def _wait(self, wire: Wire | None, deadline: float) -> None:
-        async with self._one_wait:
-            self._next_wait = None
-            if wire is None or wire is not self._wire:
-                raise StoreError(f"the store {self.to.shown} was lost before its replicas had what it was told")
-            try:
-                await self._on_replicas(wire, deadline)
-            except (Lost, Frozen, StoreError) as error:
-                self._fall(str(error))
-                raise StoreError(f"the store {self.to.shown}: {error}") from error
-
-    async def _on_replicas(self, wire: Wire, deadline: float) -> None:
-        """Half of the time at most: behind it others wait for their answers."""
-        for_ms = max(1, int((deadline - self._loop.time()) * 500))
-        reply = await wire.send(pack(("WAIT", self._replicas, for_ms)), deadline)
-        if not isinstance(reply, int) or reply < self._replicas:
-            raise StoreError(f"{reply} of {self._replicas} replicas have what it was told")
+            await self._replicas.have(self._wire, self._loop.time() + self._timeout_s)
 
     def _taken(self, reply: object) -> object:
         """A reply that is no error. A server that takes no writes is away: it would count nothing."""
@@ -286,3 +273,9 @@ class Server:
 
     def _refused(self, reply: object) -> StoreError:
         return redirected(str(reply)) or StoreError(f"the store {self.to.shown} refused: {reply}")
+
+
+def _let_be(reply: asyncio.Future[object]) -> None:
+    """See an answer that nobody waits for: what went wrong shows with the next call."""
+    if not reply.cancelled():
+        reply.exception()

@@ -70,8 +70,8 @@ class Wire(asyncio.Protocol):
         if not self._out:
             self._loop.call_soon(self.flush)
         self._out.append(packed)
-        for _ in range(answers - 1):
-            self._waiting.append((self._loop.create_future(), deadline))
+        if answers > 1:
+            self._waiting.extend([(self._loop.create_future(), deadline) for _ in range(answers - 1)])
         self._waiting.append((future, deadline))
         if self._timer is None:
             self._timer = self._loop.call_at(deadline, self._check)

@@ -430,6 +430,11 @@ if not aside then
   save_thread(run, t)
   if new_thread then s.threads = s.threads + 1 end
 end
+-- Whose run it is, so that it can be erased by its user's name.
+local whose = payer ~= '' and string.match(payer, '^[^\31]*\31[^\31]*\31([^\31]+)')
+if whose and call('HSETNX', P .. 'd:' .. sid, 'user:' .. whose, now) == 1 then
+  call('PEXPIRE', P .. 'd:' .. sid, s.notes ~= '' and KEPT_TTL or RUN_TTL)
+end
 s.at, s.seen, s.turn, s.tooled = now, now, math.max(turn, s.turn), s.tooled or tooled
 if now - s.idle >= MINUTE then -- idle.lua looks at `seen` itself
   s.idle = now

@@ -12,6 +12,7 @@
 -- put: { generation }; get: { generation, sealed, at_ms } or {}; take: { 'done' }, or { 'unknown' }, { 'newer',
 -- generation }, { 'taken', by }.
 local act, once, session, generation, by, ttl_ms, offset = unpacked(ARGV[1])
+if ttl_ms == 0 then ttl_ms = KEPT_TTL end
 local key, counter = P .. 'checkpoint:' .. session, P .. 'generation:' .. session
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000) + offset

@@ -28,7 +28,7 @@ class Checkpoints:
         self._client = client
 
     async def put(self, org: str, session: str, sealed: bytes, ttl_s: int, offset_ms: int = 0) -> int:
-        """Keep it for so long in place of the one before; answers its generation, which nobody has taken yet."""
+        """Keep it for so long (0: as what waits for people) in place of the last; its generation, not yet taken."""
         found = await self._run(org, "put", session, 0, "", ttl_s * 1000, offset_ms, sealed)
         return int(found[0])
 

@@ -183,7 +183,9 @@ def _attach_or_lock(lock: int, directory: Path) -> Embedded | None:
 
 
 def _launch(directory: Path, server: Path, lock: int, *, durable: bool, watch: bool) -> Embedded:
-    _forget(str(_read_note(directory).get("socket", "")), directory)
+    left = str(_read_note(directory).get("socket", ""))
+    if not answers(left):  # the note of a copied directory leads to the server of the one that was copied
+        _forget(left, directory)
     path = _socket_path(directory)
     log = directory / "valkey.log"
     log.unlink(missing_ok=True)

@@ -9,20 +9,23 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from guardproxy.core.memo import Memo
 from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Opening, View
-from guardproxy.errors import ConfigError, StoreError
+from guardproxy.errors import StoreError
 from guardproxy.store import _codec
 from guardproxy.store._address import Files, address
-from guardproxy.store._client import Client, client
-from guardproxy.store._scripts import sources
+from guardproxy.store._client import Client, client, refuse_eviction
+from guardproxy.store._scripts import USUAL, Retention, sources
 from guardproxy.store._server import OnChange
 from guardproxy.store.approvals import Approvals
 from guardproxy.store.audit import Audit
+from guardproxy.store.chains import Chains
 from guardproxy.store.checkpoints import Checkpoints
+from guardproxy.store.erasures import Erasures
 from guardproxy.store.known import Known, known
 from guardproxy.store.labels import Labels
 from guardproxy.store.meter import Meter
@@ -30,6 +33,7 @@ from guardproxy.store.orphans import Orphans
 from guardproxy.store.policies import Policies
 from guardproxy.store.registry import Registry
 from guardproxy.store.runs import Runs
+from guardproxy.store.schema import Schema
 from guardproxy.store.stays import Stays
 from guardproxy.store.tokens import Tokens
 from guardproxy.store.usages import Usages
@@ -52,7 +56,6 @@ NEWEST = 2
 KNOWN = 8_000
 """Conversations remembered for that, up to twice as many; some 100 bytes each."""
 
-
 Found = TypeVar("Found")
 
 
@@ -70,20 +73,23 @@ class Swept:
 class Store:
     """One connection to the store, for one event loop. Make it with `connect`."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, kept: Retention = USUAL) -> None:
         self._client = client
         self.stays = Stays(client)
         self.orphans = Orphans(client)
         self.labels = Labels(client)
         self.approvals = Approvals(client)
-        self.runs = Runs(client)
+        self.runs = Runs(client, kept.runs_ms)
         self.registry = Registry(client)
+        self.chains = Chains(client)
         self.policies = Policies(client)
         self.checkpoints = Checkpoints(client)
         self.tokens = Tokens(client)
         self.audit = Audit(client)
         self.meter = Meter(client, self._register)
-        self.usages = Usages(client)
+        self.usages = Usages(client, self._register)
+        self.erasures = Erasures(client)
+        self.schema = Schema(client)
         self._orgs: set[str] = set()
         self._orgs_of = 0
         self._known = Memo[str, bool](KNOWN)
@@ -100,6 +106,7 @@ class Store:
         required: bool = True,
         files: Files | None = None,
         replicas: int = 0,
+        kept: Retention = USUAL,
     ) -> Store:
         """Connect to a URL or a socket. `ConfigError` for a bad URL, `StoreError` if nothing answers and `required`.
 
@@ -108,14 +115,14 @@ class Store:
         """
         made = client(
             address(url, socket_path, files),
-            sources(),
+            sources(kept),
             timeout_s=timeout_ms / 1000,
             probe_s=probe_ms / 1000,
             on_change=on_change,
             replicas=replicas,
         )
         await made.start(required=required)
-        return cls(made)
+        return cls(made, kept)
 
     @property
     def up(self) -> bool:
@@ -252,16 +259,12 @@ class Store:
         await self._client.each("PING")
 
     async def check_policy(self) -> None:
-        """`ConfigError` unless the server refuses writes when memory is full: budgets must not be evicted."""
-        found = await self._client.each("INFO", "memory")
-        lines = [line for info in found if isinstance(info, bytes) for line in info.decode().splitlines()]
-        policies = {line.partition(":")[2].strip() for line in lines if line.startswith("maxmemory_policy:")}
-        for policy in policies - {"noeviction", ""}:
-            raise ConfigError(
-                f"the store's maxmemory-policy is {policy}: under memory pressure it would forget budgets and holds. "
-                "Set it to noeviction",
-                param="store.url",
-            )
+        """`ConfigError` unless all servers refuse writes when memory is full: budgets must not be evicted."""
+        await refuse_eviction(self._client)
+
+    async def check_schema(self) -> int:
+        """See that the keys have a layout we know, and note ours; see `store.schema`. `ConfigError` for a newer one."""
+        return await self.schema.check(ORGS)
 
     async def close(self) -> None:
         """End the connection."""
@@ -284,6 +287,7 @@ class Store:
         self._orgs.add(org)
 
 
+@lru_cache(maxsize=1024)
 def _key(org: str) -> bytes:
     return _codec.prefix(org).encode()
 

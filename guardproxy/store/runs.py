@@ -28,8 +28,8 @@ WHO = ("operator", "loop", "budget", "check", "tool")
 `hygiene.errors.on_fatal`).
 """
 
-RECORDS, RUN_MS, SAME_MS = 256, 25 * 3_600_000, 10 * 60_000
-"""Turn records of a session, and how long they live, as in settle.lua; how long an equal refusal is none of them."""
+RECORDS, SAME_MS = 256, 10 * 60_000
+"""Turn records of a session, as in settle.lua; how long an equal refusal is none of them."""
 
 _BOUNDARY = encode(pack(Step(Kind.BOUNDARY, "", NO_FP, NO_FP, NO_FP)))
 _unpack = msgspec.msgpack.Decoder(tuple[float, str, str, str]).decode
@@ -46,10 +46,11 @@ class Change:
 
 
 class Runs:
-    """The sessions of a store as people handle them. `Store.runs` is one."""
+    """The sessions of a store as people handle them, kept for `run_ms`. `Store.runs` is one."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, run_ms: int) -> None:
         self._client = client
+        self._run_ms = run_ms
 
     async def note(self, org: str, session: str, thread: str, ledger: Mapping[str, bytes]) -> int:
         """Keep ledger entries of a turn that was not admitted; how many were new. A thread must be known for that."""
@@ -135,7 +136,7 @@ class Runs:
         if await self._client.command("SET", mark, "1", "NX", "PX", SAME_MS) is not None:
             await self._client.command("RPUSH", key, record)
             await self._client.command("LTRIM", key, -RECORDS, -1)
-            await self._client.command("PEXPIRE", key, RUN_MS)
+            await self._client.command("PEXPIRE", key, self._run_ms)
 
     async def history(self, org: str, session: str) -> list[Change]:
         """The newest 256 changes of a session, oldest first."""

@@ -90,8 +90,11 @@ local function append(key, from, some, bound, slack)
   if length == some then call('PEXPIRE', key, RUN_TTL) end
 end
 
+-- Of a session that is gone (erased while this ran) only what it spent is kept.
+if not s then head = '' end
+
 -- A round was given to one run, mostly: then a string will do.
-if run ~= '' and outcome == 'answered' then
+if s and run ~= '' and outcome == 'answered' then
   local one, ttl = pack(count, now, run), asks and KEPT_TTL or LINK_TTL
   for i = 1, #links do
     local given = P .. 'n:' .. links[i]
@@ -114,7 +117,7 @@ if run ~= '' and outcome == 'answered' then
   end
 end
 
-if t then
+if s and t then
   if facts > 0 then
     if t.held_facts > 0 and call('APPEND', P .. 'r:' .. run, ARGV[3]) > #ARGV[3] then
       t.held_facts = t.held_facts + facts
@@ -181,7 +184,7 @@ if head ~= '' then
   end
 end
 
-if ARGV[2] ~= '' then append(P .. 'x:' .. sid, 2, 1, RECORDS, SLACK) end
+if s and ARGV[2] ~= '' then append(P .. 'x:' .. sid, 2, 1, RECORDS, SLACK) end
 if s then
   if close_session and s.closed ~= 'operator' then s.closed, s.answers = close ~= '' and close or 'session', 0 end
   if not swept then

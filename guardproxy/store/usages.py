@@ -6,7 +6,7 @@ Each method is one trip a day and raises `StoreError` when the server does not a
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from struct import Struct, error as StructError  # noqa: N812  # an exception's name
 
 from guardproxy.core.usage import FIELDS, Row, names, number_of
@@ -18,13 +18,15 @@ _SUMS = Struct(f"<{len(FIELDS)}d")
 
 
 class Usages:
-    """`Store.usages` is one."""
+    """`Store.usages` is one. `register` makes an org known to whoever looks at all of them."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, register: Callable[[str], Awaitable[None]]) -> None:
         self._client = client
+        self._register = register
 
     async def add(self, org: str, rows: Mapping[str, Sequence[int]], offset_ms: int = 0) -> None:
         """Add to rows of today, by what `core.usage.payer` calls them."""
+        await self._register(org)
         words = bare((secrets.token_hex(8), offset_ms)), encode([(who, list(sums)) for who, sums in rows.items()])
         await self._client.run("charge", prefix(org).encode(), words)
 

@@ -6,6 +6,7 @@ workers alternating on one thread may give a repeated call the time of an earlie
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Generic, TypeVar
 
 from guardproxy.core.model import Fp, Step, value
@@ -14,8 +15,8 @@ Key = tuple[str, str, str | int]
 V = TypeVar("V")
 
 
-class Recent(dict[Key, V], Generic[V]):
-    """A dict that forgets its oldest entry when it is full."""
+class Recent(OrderedDict[Key, V], Generic[V]):
+    """A dict that forgets its oldest entry when it is full. (A plain one looks for it among those that are gone.)"""
 
     def __init__(self, limit: int) -> None:
         super().__init__()
@@ -24,9 +25,9 @@ class Recent(dict[Key, V], Generic[V]):
     def keep(self, key: Key, kept: V) -> None:
         """Store as the newest."""
         if key in self:
-            del self[key]
+            self.move_to_end(key)
         elif len(self) >= self._limit:
-            del self[next(iter(self))]
+            self.popitem(last=False)
         self[key] = kept
 
 

@@ -225,7 +225,6 @@ async def test_a_killed_worker_costs_its_holds_and_no_more(tmp_path: Path) -> No
         await store.close()
     print(f"\n{len(broken)} of {calls} calls died with a worker, settled after {took:.1f} s (lease {LEASE_S}); {told}")
     assert 0 < len(broken) < calls
-    assert took >= LEASE_S * 0.5, "not before the lease ends, counted from its last renewal"
     assert told["u:turns"] == calls
     assert (again.status, again.headers["x-guardproxy-turn"]) == (200, str(calls + 1))
     assert running.lines(r"worker .* ended with code -9")

@@ -33,11 +33,14 @@ pytestmark = [
 ]
 
 CALLS, AT_ONCE, WORKERS, ORGS, TEAMS, KEYS = 10_000, 500, 4, 3, 4, 10
-KILL_EVERY_S = 2.0
+KILL_EVERY_S, KILLS = 2.0, 8
 LEASE_S = 4
 SECRET = "a secret for tests only, long enough"
 MOST = 400
 """Tokens of output that a call asks for at most, at 10 micro-dollars each."""
+
+BROKEN = {"broken", "store_unavailable"}
+"""What became of calls that may have been held, and were not answered: their worker died, or the store was too slow."""
 
 AT_A_TIME = 120
 ORG_LIMIT, TEAM_LIMIT, KEY_LIMIT = 2_000_000, 620_000, 9_000
@@ -46,7 +49,7 @@ CONFIG = {
     "policy": {"profile": "none"},
     "upstream": {"api_key": "sk-provider"},
     "prices": {"models": {"*": {"input": 1, "output": 10}}},
-    "store": {"lease_seconds": LEASE_S},
+    "store": {"lease_seconds": LEASE_S, "on_failure": "closed", "timeout_ms": 2000},
     "telemetry": {"log_level": "error"},
 }
 
@@ -106,7 +109,7 @@ async def one_call(running: Served, load: Load, number: int, org: str, team: str
 
 
 async def kill_now_and_then(running: Served, load: Load) -> None:
-    while True:
+    while load.killed < KILLS:
         await asyncio.sleep(KILL_EVERY_S)
         workers = running.workers()
         if len(workers) > 1:
@@ -174,10 +177,11 @@ async def test_no_budget_is_passed_and_all_is_accounted_for(tmp_path: Path) -> N
     assert outcomes["done"] > CALLS // 10
     assert outcomes["budget_exceeded"] > CALLS // 10
     assert outcomes["broken"] > 0
-    assert set(outcomes) <= {"done", "broken", "budget_exceeded", "rate_limit_exceeded"}
+    assert set(outcomes) <= {"done", *BROKEN, "budget_exceeded", "rate_limit_exceeded"}
     over = AT_A_TIME * MOST  # what calls in flight may cost above their holds: a tenth of the output
     for org, standing in found.items():
-        exported = [json.loads(line) for file in (tmp_path / "usage" / org).iterdir() for line in file.open()]
+        folder = tmp_path / "usage" / org
+        exported = [json.loads(line) for file in folder.iterdir() for line in file.read_text().splitlines()]
         assert {row["org"] for row in exported} == {org}  # of what was used by then
         check(load, org, standing, rows[org], over)
 
@@ -186,7 +190,7 @@ def check(load: Load, org: str, standing: dict[str, tuple[int, int]], rows: Coun
     used = standing["t:org: cost_microusd"][0]
     mine = [number for number, (whose, _, _) in load.whose.items() if whose == org]
     done = sum(load.real[number] for number in mine if load.outcome[number] == "done")
-    broken = [number for number in mine if load.outcome[number] == "broken"]
+    broken = [number for number in mine if load.outcome[number] in BROKEN]
     assert done <= used <= done + sum(max(load.hold[number], load.real.get(number, 0)) for number in broken)
     assert ORG_LIMIT // 2 < used <= ORG_LIMIT + over
     assert rows["cost_microusd"] == used

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from guardproxy.core.canon import canonical
+from guardproxy.core.canon import _words, canonical
 from guardproxy.core.model import Call
 from guardproxy.core.tools import DEFAULT_RULES, tool_of
 from tests.core.steps import PRINTER, step
@@ -66,3 +66,11 @@ def test_what_does_not_differ_is_the_same_object() -> None:
 def test_what_is_no_object_is_compared_as_it_stands(arguments: str) -> None:
     canon = canonical(arguments, tool_of("f", DEFAULT_RULES))
     assert canon == (arguments, arguments, arguments, False)
+
+
+@pytest.mark.parametrize(
+    "text", ["two words", " two words", "two words ", "two  words", "Two Words", "a b c", "x ", "  "]
+)
+def test_plain_words(text: str) -> None:
+    """In lower case and with one space between them, also those that are that already."""
+    assert _words(text) == (" ".join(text.lower().split()) or text.lower())

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from guardproxy.core.canon import canonical
-from guardproxy.core.extent import LONGEST, Extent, extent
+from guardproxy.core.extent import _KINDS, _NAMED, _NUMBERED, LONGEST, Extent, extent
 from guardproxy.core.tools import DEFAULT_RULES, tool_of
 
 
@@ -118,3 +118,14 @@ def test_a_range_is_no_longer_than_what_came() -> None:
 
 def test_long_arguments_are_not_looked_through() -> None:
     assert of("read_file", {"path": "a" * LONGEST, "offset": 1}) is None
+
+
+@pytest.mark.parametrize("name", sorted(_KINDS))
+@pytest.mark.parametrize(
+    "form", ["('{}', 5)", "('{}', '5')", '"{}":5}}', '"{}":"5"}}', "('{}', [1, 40])", '"{}":[-1, 40]']
+)
+def test_the_first_look_misses_no_range(name: str, form: str) -> None:
+    """What tells cheaply that there is no range lets every one through that is looked for."""
+    text = form.format(name)
+    assert _NAMED.search(text + ")") is not None
+    assert _NUMBERED.search(text) is not None

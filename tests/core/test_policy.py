@@ -11,7 +11,8 @@ import pytest
 
 from guardproxy.core import policy as policies
 from guardproxy.core.budget import DIMENSIONS, Limit
-from guardproxy.core.detectors import cycle
+from guardproxy.core.detectors import NEEDS, cycle
+from guardproxy.core.detectors._signs import EVERY
 from guardproxy.core.episode import APART, pack_episode
 from guardproxy.core.model import Decision, Line, Rung, Triple
 from guardproxy.core.policy import PROFILES, Policy, decide
@@ -268,3 +269,13 @@ def test_profiles_name_dimensions() -> None:
 
 def test_an_empty_view_passes() -> None:
     assert decide(View("s", "main", 1, 0), Policy()) == Decision("pass")
+
+
+def test_the_detectors_of_a_turn_are_those_whose_signs_are_there() -> None:
+    """Worked out once for each set of signs, and for each policy by itself."""
+    few = Policy(detectors={"cycle": cycle.Settings()})
+    for shown in (0, *NEEDS.values(), EVERY, 5, 8, EVERY, 0):
+        wanted = [rule for rule in PLAIN.detectors if NEEDS[rule] & shown]
+        assert [rule for rule, _ in PLAIN.asked(shown)] == wanted
+        assert [rule for rule, _ in few.asked(shown)] == [rule for rule in wanted if rule == "cycle"]
+    assert replace(PLAIN, detectors={}).asked(EVERY) == ()

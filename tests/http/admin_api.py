@@ -43,6 +43,7 @@ IDS = {
     "budgets": budgeting.Kept(ORG, "org", MONTH).id,
     "usage": "",
     "policies": "careful",
+    "erase": "",
 }
 """What `fill` makes, by the first part of a path."""
 

@@ -12,7 +12,6 @@ from guardproxy._settings import UsageSection
 from guardproxy.core.usage import FIELDS, day_of, payer
 from guardproxy.http.exporting import Exporter
 from guardproxy.store.redis import Store
-from tests.store.kit import Agent
 from tests.store.test_tenants import DAY
 
 ANN = payer(("web", "k1", "ann", "gpt-5", "codex"))
@@ -34,7 +33,6 @@ class Clock:
 
 @pytest.fixture
 async def clock(store: Store, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    await Agent(store, session="s").begin(org="acme")  # so that the org is known
     return Clock(store, monkeypatch)
 
 
@@ -128,7 +126,6 @@ async def test_it_looks_once_in_a_while(store: Store, clock: Clock, tmp_path: Pa
 
 
 async def test_names_of_orgs_lead_nowhere_else(store: Store, clock: Clock, tmp_path: Path) -> None:
-    await Agent(store, session="s").begin(org="../up")
     await store.usages.add("../up", {ANN: (1,)})
     await exporter(store, tmp_path / "in").round()
     assert [name.partition("/")[0] for name in names(tmp_path)] == ["in"]

@@ -45,6 +45,7 @@ def turn(decision: Decision = CUT, *, begun: bool = True, **changes: Any) -> Any
         proxy=SimpleNamespace(telemetry=SimpleNamespace(trace_id=trace), where=""),
         outcome=Outcome(),
         edits=(),
+        before=[],
         crossed=(),
         seen=view,
         surface=chat,

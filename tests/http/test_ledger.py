@@ -184,9 +184,17 @@ def test_our_notice_is_known_by_its_place_and_all_its_words(name: str) -> None:
     assert ledger().put_back(over(moved), entries)[0] == ()
 
 
-def test_a_call_that_came_after_all_does_not_stand_there_twice() -> None:
-    back = PutBack(4, before=(b'{"role":"assistant","tool_calls":[{"id":"c1"}]}', b'{"role":"tool"}'))
+@pytest.mark.parametrize(
+    "calls",
+    [
+        b'"tool_calls":[{"id":"c1","function":{"name":"rm","arguments":"{\\"path\\": 1}"}}]',
+        b'"content":[{"type":"text","text":"So."},{"type":"tool_use","id":"c1","name":"rm","input":{"path":1}}]',
+    ],
+    ids=["chat", "messages"],
+)
+def test_a_call_that_came_after_all_does_not_stand_there_twice(calls: bytes) -> None:
+    back = PutBack(4, before=(b'{"role":"assistant",' + calls + b"}", b'{"role":"tool"}'))
     entries = ledger().seal(over(CONVERSATION), (), (), (), decided=(back,))
-    for call_id, there in (("c1", False), ("c2", True)):
-        later = [*CONVERSATION, Message("assistant", "", (Call("rm", "{}", call_id),))]
+    for arguments, call_id, there in (('{"path":1}', "c1", False), ('{"path":1}', "c2", True), ("{}", "c1", True)):
+        later = [*CONVERSATION, Message("assistant", "", (Call("rm", arguments, call_id),))]
         assert ledger().put_back(over(later), entries) == (((back,) if there else ()), False)

@@ -204,7 +204,7 @@ def test_an_answer_that_was_cut_short(before: Decision, action: str) -> None:
     """What was said on the request's side goes before it; the run itself is not ended."""
     made, look = looked(Said("Hi"))
     made.decision = before
-    look.watcher = SimpleNamespace(halted=5, seen=look.watcher.seen)
+    look.watcher = SimpleNamespace(halted=5, hosted=(), raw_calls=tuple, seen=look.watcher.seen)
     take_over(made, look, dropped=False)
 
     assert made.decision.action == action

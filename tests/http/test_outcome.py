@@ -226,3 +226,30 @@ def test_calls_that_are_written(answer: str, calls: int) -> None:
 
     assert (done.call_count, len(done.written)) == (calls, calls)
     assert done.answer == ("calls" if calls else answer)
+
+
+SO_FAR = [
+    # what the provider had said, characters seen, whether that was all of it: what is charged
+    (Usage(input=90, output=1), 4000, False, (90, 1000, True)),  # at the beginning, as Anthropic does
+    (Usage(input=90, output=2000, cached=5), 4000, False, (90, 2000, False)),  # a running total
+    (Usage(input=90, output=1), 4000, True, (90, 1, False)),
+    (None, 4000, False, (100, 1000, True)),
+]
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["the last attempt", "one before it"])
+@pytest.mark.parametrize(("usage", "chars", "complete", "charged"), SO_FAR)
+def test_an_answer_that_ended_in_the_middle_is_charged_for_what_was_seen_of_it(
+    usage: Usage | None, chars: int, complete: bool, charged: tuple[int, int, bool], before: bool
+) -> None:
+    done, seen = Outcome(), Seen(text="x", text_chars=chars, produced_chars=chars, usage=usage, complete=complete)
+    done.sent = True
+    if before:
+        done.pass_over(seen)
+        used = done.earlier[0].used(NEED)
+    else:
+        done.read(seen, dropped=False)
+        done.outcome = "abandoned"
+        used = done.usage_or_estimate(NEED)
+    assert (used.input, abs(used.output - charged[1]) < 40, used.estimated) == (charged[0], True, charged[2])
+    assert used.cached == (usage.cached if usage else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -129,3 +130,44 @@ async def _whole(running: Live, store: Store) -> str:
     go.set()
     await asking
     return agent.text
+
+
+def events(*given: Json) -> list[bytes]:
+    return [f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in given]
+
+
+async def test_a_stream_of_messages_ends_as_well(store: Store) -> None:
+    """Of the other surface: the same watcher, its own form of an end."""
+    usage = {"input_tokens": 100, "output_tokens": 1}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
+    text = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": WORDS}}
+    begun = events(
+        {"type": "message_start", "message": message},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        text,
+        {"type": "content_block_stop", "index": 0},
+    )
+    go = asyncio.Event()
+
+    def script(_got: Got) -> Said:
+        said = Said(raw=begun)
+        said.stall = (3, go.wait())
+        return said
+
+    budgets = [budget("org", "cost_usd", 0.02, "total")]
+    async with live(store, policy={"on_overrun": "end"}, prices=PRICES, budgets=budgets) as running:
+        running.provider.script = script
+        asked = {**ask(max_tokens=20), "stream": True}
+        answer = await asyncio.wait_for(running.post(asked, path="/v1/messages"), 5)
+        told = [json.loads(line[6:]) for line in answer.body.decode().split("\n") if line.startswith("data: ")]
+        assert [one["type"] for one in told if one["type"].startswith("message")] == [
+            "message_start", "message_delta", "message_stop",
+        ]  # fmt: skip
+        said = "".join(one["delta"].get("text", "") for one in told if one["type"] == "content_block_delta")
+        assert said.startswith(WORDS)
+        assert "limit cost_usd (org) of $0.02 is reached" in said
+        assert b": guardproxy action=deny rule=budget.cost_usd\n\n" in answer.body
+        go.set()
+        await running.proxy.quiet()
+        ((cost, held),) = (await counters(store)).values()
+        assert (cost > 40_000, held) == (True, 0)

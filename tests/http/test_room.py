@@ -309,7 +309,7 @@ async def test_input_that_does_not_fit_is_not_helped_by_less_output(store: Store
 # --------------------------------------------------------------------------------------------------------- other paths
 
 
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/responses", "/v1/completions"])
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/audio/speech", "/v1/completions"])
 async def test_a_route_that_is_not_counted_is_refused_where_there_are_budgets(store: Store, path: str) -> None:
     budgets = [budget("org", "cost_usd", 5)]
     async with live(store, budgets=budgets) as running:
@@ -398,6 +398,18 @@ async def test_without_the_store_each_worker_keeps_the_limits_and_tells_what_was
         assert await running.proxy.books.pay() == 2
         assert [*(await counters(store)).values()] == [(2, 0)]
         assert (await ask(running)).status == 400
+
+
+async def test_4_many_at_once_without_the_store_are_exactly_the_limit(store: Store) -> None:
+    """Nobody is told that a budget is used up which is not; and what the store hears later is the sum."""
+    away = Away(store)
+    async with live(away, budgets=[budget("org", "requests", 60, "total")]) as running:  # type: ignore[arg-type]
+        answers = await asyncio.gather(*(running.post(body(unique("q"))) for _ in range(60)))
+        assert {answer.status for answer in answers} == {200}
+        assert (await ask(running)).status == 400
+        away.away = False
+        assert await running.proxy.books.pay() == 60
+        assert await counters(store) == {"t:org: requests": (60, 0)}
 
 
 REFUSING = {"policy": {"refuse": "enforce"}, "tools": {"deny": ["delete"]}}

@@ -7,6 +7,7 @@ import json
 import logging
 
 import pytest
+from aiohttp import web
 
 from guardproxy.http import intake, server as servers
 from guardproxy.store.redis import Store
@@ -99,3 +100,36 @@ def test_a_failure_of_ours_says_where(caplog: pytest.LogCaptureFixture, monkeypa
     (record,) = caplog.records
     assert record.getMessage().startswith("a connection failed: KeyError at test_server.py:")
     assert counted == [1]
+
+
+@pytest.mark.skipif(servers.BEGINS_AT_ONCE, reason="there a task begins with its creation")
+async def test_a_request_is_no_task_of_its_own() -> None:
+    """One task a connection: it handles the requests one by one, and begins each at once."""
+    tasks: list[asyncio.Task[object] | None] = []
+    ended = asyncio.Event()
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        tasks.append(asyncio.current_task())
+        if request.path == "/wait":
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+        return web.Response(text="ok")
+
+    runner = web.ServerRunner(servers.Server(handle, lambda: None))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    reader, writer = await asyncio.open_connection(*runner.addresses[0][:2])
+    for _ in range(2):
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await asyncio.wait_for(reader.readuntil(b"ok"), 5)).startswith(b"HTTP/1.1 200")
+    assert tasks[0] is not None
+    assert tasks[0] is tasks[1]
+    writer.write(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+    while len(tasks) < 3:
+        await asyncio.sleep(0)
+    writer.close()  # a client that leaves ends what is done for it
+    await asyncio.wait_for(ended.wait(), 5)
+    await runner.cleanup()

@@ -103,3 +103,15 @@ def test_the_password_of_a_store_is_not_in_it(tmp_path: Path) -> None:
     own: Any = config(tmp_path, url="redis://user:planted@host:6379")
     whereabouts.tell(own, "m", "http://127.0.0.1:1")
     assert "planted" not in (tmp_path / whereabouts.FILE).read_text()
+
+
+def test_a_copy_of_the_directory_is_another_store(tmp_path: Path, listener: tuple[str, dict[str, str]]) -> None:
+    """A backup, looked at by a command, must not change what it was taken from."""
+    url, says = listener
+    first, copy = tmp_path / "first", tmp_path / "copy"
+    says["knows"] = mark = whereabouts.mark()
+    whereabouts.tell(config(first), mark, url)
+    copy.mkdir()
+    (copy / whereabouts.FILE).write_bytes((first / whereabouts.FILE).read_bytes())
+    assert whereabouts.find(config(first)) == url
+    assert whereabouts.find(config(copy)) is None

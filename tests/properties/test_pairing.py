@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from itertools import product
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
@@ -23,7 +26,7 @@ from guardproxy.store.redis import Store
 from tests.http_store import held
 from tests.live import Answer, Got, Json, Live, Said, live, unique
 from tests.scene_interventions import TOOLS, paired, shape, upstream
-from tests.surfaces import chat, raw_messages
+from tests.surfaces import OTHERS, SURFACES, raw_messages
 
 RULES: Json = {"deny": ["delete"], "approval": ["send_mail"], "human": ["ask_human"]}
 MEND: Json = {"arguments": {"mode": "enforce", "repairs": 1}}
@@ -67,7 +70,7 @@ class Move:
 class Run:
     """A whole run: how it is played. `reused`: ids begin anew with each answer. `spelled`: the client writes anew.
 
-    `named`: with a session id.
+    `named`: with a session id. `surface`: where a call has an id that no other one has, none is used again.
     """
 
     moves: tuple[Move, ...]
@@ -76,6 +79,7 @@ class Run:
     named: bool
     reused: bool
     spelled: bool
+    surface: str = "chat"
 
 
 replies = st.builds(
@@ -119,9 +123,14 @@ class Agent:
     name: str
     history: list[Json] = field(default_factory=list)
     known: list[bytes] = field(default_factory=list)
-    executed: Counter[str] = field(default_factory=Counter)
+    executed: Counter[tuple[str, str]] = field(default_factory=Counter)
     made: int = 0
     session: str = ""
+
+    @property
+    def surface(self) -> ModuleType:
+        """How it speaks."""
+        return SURFACES[self.run.surface]
 
     async def play(self) -> None:
         """All moves; the user speaks where the model has."""
@@ -139,7 +148,9 @@ class Agent:
         waiting = list(move.replies)
         provider, known = self.live.provider, len(self.live.provider.got)
         provider.script = lambda _got: self.said(waiting.pop(0) if waiting else Reply((), "That is all."))
-        body = {"model": "m", "messages": self.history, "tools": list(TOOLS), "stream": self.run.stream}
+        body = self.surface.request(
+            {"model": "m", "messages": self.history, "tools": list(TOOLS), "stream": self.run.stream}
+        )
         headers = {"x-guardproxy-session-id": self.name} if self.run.named else {}
         asked = asyncio.ensure_future(self.live.post(body, headers))
         if self.run.policy == "held":
@@ -155,9 +166,12 @@ class Agent:
         """What must hold of every request."""
         first: list[bytes] | None = None
         for got in reached:
-            raw, sent = raw_messages(chat, got.body), got.json["messages"]
+            raw, sent = raw_messages(self.surface, got.body), self.surface.messages(got.json)
             assert paired(self.history), "the test itself"
-            upstream(self.history, sent)
+            asked = self.surface.request({"model": "m", "messages": self.history})
+            upstream(self.surface.messages(asked), sent)
+            if self.run.surface != "chat":
+                assert self.surface.sound(got.json) or not self.surface.sound(asked), shape(sent)
             assert raw[: len(self.known)] == self.known, f"another beginning: {shape(sent)}"
             self.known = raw
             first = first or raw
@@ -169,15 +183,18 @@ class Agent:
         calls = []
         for place, kind in enumerate(reply.kinds):
             self.made += 1
-            calls.append((*called(kind, self.made), f"call_{place if self.run.reused else self.made}"))
+            made = called(kind, self.made)
+            if self.surface.unsaid((*made, "id")):  # there arguments are an object: one that does not fit
+                made = "search", json.dumps({"limit": self.made})
+            calls.append((*made, f"call_{place if self.run.reused else self.made}"))
         return Said(reply.words or (None if calls else f"Done {self.made}."), calls)
 
     def append(self, answer: Answer, move: Move, number: int) -> None:
         """Keep the answer, and carry out its calls."""
-        message = chat.answer(answer.body, stream=self.run.stream)[0]
+        message = self.surface.answer(answer.body, stream=self.run.stream)[0]
         made = message.get("tool_calls") or []
         for one in made:
-            self.executed[one["function"]["name"], one["function"]["arguments"]] += 1  # type: ignore[index]
+            self.executed[one["function"]["name"], one["function"]["arguments"]] += 1
         if self.run.spelled:
             message = spelled(message)
         results = [{"role": "tool", "tool_call_id": one["id"], "content": move.result.format(n=number)} for one in made]
@@ -242,18 +259,18 @@ class Rig:
     def __init__(self, server: Embedded) -> None:
         self.runner = asyncio.Runner()
         self.stack = AsyncExitStack()
-        self.lives: dict[str, Live] = {}
+        self.lives: dict[tuple[str, str], Live] = {}
         self.store: Store = self.runner.run(self._begin(server))
 
     async def _begin(self, server: Embedded) -> Store:
         store = await Store.connect(socket_path=server.socket_path, timeout_ms=10_000)
         self.stack.push_async_callback(store.close)
         quiet = {"log_level": "error"}
-        for name, policy in POLICIES.items():
-            rules = {"refuse": "enforce", **policy}
-            made = live(store, policy=rules, tools=RULES, telemetry=quiet)
-            self.lives[name] = await self.stack.enter_async_context(made)
-            self.lives[name].settled = True
+        for name, surface in product(POLICIES, SURFACES.values()):
+            rules = {"refuse": "enforce", **POLICIES[name]}
+            made = live(store, surface=surface, policy=rules, tools=RULES, telemetry=quiet)
+            running = self.lives[name, surface.NAME] = await self.stack.enter_async_context(made)
+            running.settled = True
         return store
 
     def close(self) -> None:
@@ -263,7 +280,7 @@ class Rig:
 
     async def play(self, run: Run) -> Agent:
         """One run."""
-        running = self.lives[run.policy]
+        running = self.lives[run.policy, run.surface]
         agent = Agent(running, Desk(self.store, running.proxy.sealer, "default"), run, unique("pair"))
         await agent.play()
         assert await held(self.store, {agent.session}) == {}
@@ -278,16 +295,18 @@ def rig(server: Embedded) -> Iterator[Rig]:
 
 
 @settings(
-    max_examples=30,
+    max_examples=int(os.environ.get("PAIRED", "24")),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
 )
+@pytest.mark.parametrize("surface", ["chat", *OTHERS])
 @given(run=runs)
-def test_every_request_is_whole(rig: Rig, run: Run) -> None:
+def test_every_request_is_whole(rig: Rig, surface: str, run: Run) -> None:
+    run = replace(run, surface=surface, reused=run.reused and surface == "chat")
     agent = rig.runner.run(rig.play(run))
 
-    made = {tool for tool, _ in agent.executed}  # type: ignore[misc]
+    made = {tool for tool, _ in agent.executed}
     assert "delete" not in made, "what is forbidden was handed on"
     assert "ask_human" not in made
     twice = [call for call, times in agent.executed.items() if times > 1 and call[0] == "send_mail"]

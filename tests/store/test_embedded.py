@@ -210,3 +210,19 @@ def test_a_thread_may_not_own_the_server(tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert "main thread" in str(caught[0])
+
+
+def test_a_copied_directory_leaves_the_server_of_the_first_alone(
+    tmp_path: Path, started: list[embedded.Embedded]
+) -> None:
+    """Its note leads to a socket that is another's, and in use."""
+    first = embedded.start(tmp_path / "first")
+    started.append(first)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "server.json").write_bytes((tmp_path / "first" / "server.json").read_bytes())
+    second = embedded.start(copy)
+    started.append(second)
+    assert second.socket_path != first.socket_path
+    assert embedded.answers(first.socket_path)
+    assert embedded.answers(second.socket_path)

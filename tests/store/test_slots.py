@@ -20,6 +20,7 @@ from guardproxy.store._codec import prefix
 from guardproxy.store._scripts import sources
 from guardproxy.store.audit import KEY, Entry
 from guardproxy.store.embedded import Embedded
+from guardproxy.store.erasures import EVERYBODY
 from guardproxy.store.policies import Kept
 from guardproxy.store.redis import ORGS, PANIC, Store
 from guardproxy.store.registry import SLOT, Org, Team
@@ -112,6 +113,15 @@ async def owners(store: Store) -> None:
     await store.usages.now_ms()
     await store.stays.keep(ORG, "s", "a,b", "b")
     await store.stays.get(ORG, "s", "a,b")
+    await store.chains.keep(ORG, "name", b"sealed", 60)
+    await store.chains.get(ORG, "name")
+    await store.check_schema()
+    for sessions in (["s"], EVERYBODY):
+        await store.erasures.end(ORG, sessions if isinstance(sessions, list) else [])
+        await store.erasures.held(ORG, sessions)
+        await store.erasures.wipe(ORG, sessions)
+    await store.erasures.find(ORG, "ann")
+    await store.erasures.unname(ORG, "ann")
     await store.panic(on=True)
     await store.panic(on=False)
     await store.ping()

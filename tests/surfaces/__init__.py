@@ -3,7 +3,8 @@
 Every surface has, all of it in terms of chat's JSON:
 
 - `NAME`, `PATH`; `MESSAGES`, the key of the conversation in a request; `ASKS_USAGE`, whether the proxy asks for stream
-  usage; `FORBID`, an expression for what keeps a model from calls in a request, with what follows it;
+  usage; `PART`, the type of a part of text in a request; `FORBID`, an expression for what keeps a model from calls in a
+  request, with what follows it; `CASES`, those that cannot be told there for reasons of their own;
 - `request(chat)`: the body that a client of the surface sends; `messages(body)`: such a body's messages, chat's way;
 - `whole(said)`, `events(said, usage=…)`: a scripted answer of the provider, in one piece and as the chunks of a stream;
 - `answer(body, stream=…)`: message, finish reason and usage that a client reads, with what must hold of every answer;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from guardproxy.api._messages import neutral as _neutral
@@ -17,6 +18,8 @@ NAME = "chat"
 PATH = "/v1/chat/completions"
 MESSAGES = "messages"
 ASKS_USAGE = True
+CASES: Mapping[str, str] = {}
+PART = b"text"
 FORBID = rb'"tool_choice": ?"none"'
 
 

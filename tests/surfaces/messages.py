@@ -19,6 +19,8 @@ NAME = "messages"
 PATH = "/v1/messages"
 MESSAGES = "messages"
 ASKS_USAGE = False
+CASES: Mapping[str, str] = {}
+PART = b"text"
 FORBID = rb'"tool_choice": ?\{"type": ?"none"\}'
 
 CHOICES = {"required": {"type": "any"}, "auto": {"type": "auto"}, "none": {"type": "none"}}

@@ -131,6 +131,8 @@ def spare(trail: Trail, settings: Settings) -> Spared | None:
     if not least or not recurs(trail, least):
         return None
     past = list(rounds(trail))
+    if not past:  # the newest step is no call
+        return None
     found = [_held(past, step, settings) for step in past[0].steps]
     return next((one for one in found if one is not None), None)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from guardproxy.core.detectors.interleaved_repeat import Settings, detect
+from guardproxy.core.detectors.interleaved_repeat import Settings, detect, spare
 from guardproxy.core.exemption import Exemption, Spared
-from guardproxy.core.model import Rung
+from guardproxy.core.model import Kind, Rung, Trail
 from tests.core.detectors.scripts import Turn, trails
+from tests.core.talk import step
 
 TEST: Turn = ("sh", '{"cmd":"make test"}', "error: undefined symbol")
 
@@ -146,3 +149,11 @@ def test_evidence_is_of_the_pair_alone() -> None:
     assert found is not None
     assert found.evidence == (0, 2, 4, 6)
     assert found.members == (trail.steps[0].near,)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.CALL])
+def test_after_a_step_that_is_no_call_there_is_nothing_to_spare(kind: Kind) -> None:
+    """A final answer after a loop, for one, and new words behind it."""
+    steps = tuple(step("sh", '{"cmd":"make test"}') for _ in range(6))
+    last = replace(steps[-1], kind=kind)
+    assert spare(Trail((*steps, last)), Settings()) is None

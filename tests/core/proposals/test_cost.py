@@ -12,7 +12,7 @@ from guardproxy.core.proposals._schema import problems
 
 Json = dict[str, Any]
 BOUND = 0.05
-"""Seconds of the quickest of three: a worker stands still for no longer."""
+"""Seconds of CPU of the quickest of three: a worker stands still for no longer, however busy the machine."""
 
 
 def tree(depth: int) -> tuple[Json, Json]:
@@ -67,9 +67,9 @@ def test_no_schema_keeps_a_worker(name: str) -> None:
     wanted, arguments = HOSTILE[name]
     spent = []
     for _ in range(3):
-        begun = time.perf_counter()
+        begun = time.thread_time()
         problems(wanted, arguments)
-        spent.append(time.perf_counter() - begun)
+        spent.append(time.thread_time() - begun)
     assert min(spent) < BOUND
 
 

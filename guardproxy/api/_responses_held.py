@@ -1,0 +1,67 @@
+"""An answer that was kept back, as a list of items: its calls, what of it is handed on, and what a person changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from guardproxy.api import _splice
+from guardproxy.api._json import dumps, peek
+from guardproxy.api._messages import neutral
+from guardproxy.api._responses_items import Fields, call_of, is_call, kind_of, said
+from guardproxy.api._responses_made import items_of
+from guardproxy.core.model import Ask, Message
+
+_FIELDS = {
+    "local_shell_call": "action",
+    "shell_call": "action",
+    "apply_patch_call": "operation",
+    "computer_call": "action",
+}
+
+
+def read_message(raw: bytes) -> Message:
+    """The answer in neutral form. What is none is an empty one."""
+    return neutral(said(items_of(raw)))
+
+
+def calls_in_message(raw: bytes) -> tuple[bytes, ...]:
+    """Its calls, in the form that `results` takes."""
+    return tuple([dumps(item) for item in items_of(raw) if is_call(item)])
+
+
+def keep_calls(raw: bytes, positions: Collection[int]) -> bytes:
+    """The answer with the calls at these positions alone."""
+    items, kept, at = items_of(raw), list[Fields](), -1
+    for item in items:
+        at += is_call(item)
+        if not is_call(item) or at in positions:
+            kept.append(item)
+    return raw if len(kept) == len(items) else dumps(kept)
+
+
+def with_arguments(raw: bytes, position: int, arguments: str) -> bytes:
+    """The answer with other arguments for one of its calls; the same object where they are equal already."""
+    items = items_of(raw)
+    calls = [item for item in items if is_call(item)]
+    if not 0 <= position < len(calls):
+        return raw
+    call = calls[position]
+    made = call_of(call)["function"]
+    if isinstance(made, dict) and made.get("arguments") == arguments:
+        return raw
+    kind, value = kind_of(call), peek(arguments)
+    if kind == "custom_tool_call":
+        told = value.get("input") if isinstance(value, dict) and value.keys() == {"input"} else None
+        call["input"] = told if isinstance(told, str) else arguments
+    elif kind in _FIELDS:
+        call[_FIELDS[kind]] = value
+    else:
+        call["arguments"] = arguments
+    return dumps(items)
+
+
+def raw_messages(ask: Ask) -> bytes:
+    """The items of a request as the bytes that came in."""
+    text = _splice.mask(ask.body)
+    span = _splice.members(text, _splice.root(ask.body)).get("input")
+    return ask.body[slice(*span)] if span is not None else b"[]"
