@@ -49,10 +49,11 @@ def trio(tmp_path: Path) -> Iterator[Trio]:
         at_once(lambda: nodes[0].ask("PING"), "a primary")
         nodes.append(start(tmp_path, two, "--replicaof", f"127.0.0.1 {one}"))
         at_once(lambda: nodes[1].ask("ROLE")[3] in (b"connected", "connected"), "a replica")
+        at_once(lambda: nodes[0].ask("WAIT", 1, 200), "a replica that says what it has")
         file = tmp_path / "sentinel.conf"
         file.write_text(
             f"port {three}\nbind 127.0.0.1\nsentinel monitor mymaster 127.0.0.1 {one} 1\n"
-            "sentinel down-after-milliseconds mymaster 400\nsentinel failover-timeout mymaster 3000\n"
+            "sentinel down-after-milliseconds mymaster 1500\nsentinel failover-timeout mymaster 3000\n"
         )
         log = (tmp_path / "sentinel.log").open("wb")
         words = ["redis-server", str(file), "--sentinel"]
@@ -69,7 +70,7 @@ def trio(tmp_path: Path) -> Iterator[Trio]:
 async def test_the_primary_dies(trio: Trio, replicas: int) -> None:
     told: list[bool] = []
     store = await Store.connect(
-        trio.url, timeout_ms=250, probe_ms=50, replicas=replicas, on_change=lambda up, _why: told.append(up)
+        trio.url, timeout_ms=2000, probe_ms=50, replicas=replicas, on_change=lambda up, _why: told.append(up)
     )
     try:
         agent = Agent(store, session="s")
