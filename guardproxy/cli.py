@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     for group in (handover, governing, tenants, spending, erasing):
         group.add(commands, _reaching, _add_config)
     panic = _command(commands, "panic", _panic, "switch every intervention off (or on again) in a running proxy")
-    panic.add_argument("state", choices=("on", "off", "show"), help="on: nothing intervenes any more")
+    panic.add_argument("state", choices=("on", "off", "show"), help="on: nothing intervenes or limits any more")
     _add_config(panic)
     panic.add_argument("--admin", metavar="URL", help="the proxy's admin listener; default: of FILE or DIR")
     return parser
@@ -243,7 +243,7 @@ def _panic(given: argparse.Namespace) -> int:
     wanted = {"on": True, "off": False, "show": None}[given.state]
     admin = given.admin or panic.listener(_reaching(given))
     on, pending = panic.switch(admin, wanted, os.environ.get(client.VARIABLE, "").strip())
-    print("panic is on: nothing intervenes" if on else "panic is off: interventions as configured")
+    print(f"panic is on: {panic.ON}" if on else "panic is off: interventions as configured")
     if pending:
         print("(the store is away: this holds as soon as it answers)")
     return OK

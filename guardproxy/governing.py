@@ -1,6 +1,6 @@
 """The commands by which it is said who may do what, and read what they did: `guardproxy admin …`, `guardproxy audit`.
 
-They work on the store itself, as `guardproxy sessions` does: whoever reaches it and has the secret may do everything.
+They work on the store itself, as `guardproxy sessions` does; `http.entitled` says who may.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def add(commands: Any, load: Load, config: Callable[[argparse.ArgumentParser], N
     def command(group: Any, name: str, run: Run, text: str) -> Any:
         parser = group.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         config(parser)
-        parser.set_defaults(run=lambda given: _done(run, load(given), given))
+        parser.set_defaults(needs="owner", about=None, run=lambda given: _done(run, load(given), given))
         return parser
 
     admin = _group(commands, "admin", "who may use the admin listener")
@@ -54,6 +54,7 @@ def add(commands: Any, load: Load, config: Callable[[argparse.ArgumentParser], N
     revoke.add_argument("token", metavar="ID")
     revoke.add_argument("--why", default="", metavar="TEXT", help="the reason; kept with it")
     audit = command(commands, "audit", _audit, "list what was changed, by whom, from where")
+    audit.set_defaults(needs="viewer", about="")
     audit.add_argument("--actor", default="", metavar="NAME", help="only by this one")
     audit.add_argument("--what", default="", metavar="KIND", help="only this: session, session.pause, token, …")
     audit.add_argument("--subject", default="", metavar="ID", help="only to this session, approval, token")
@@ -74,7 +75,10 @@ def _for(parser: Any) -> None:
 
 
 def _done(run: Run, config: Config, given: argparse.Namespace) -> int:
+    from guardproxy.http import entitled  # noqa: PLC0415 - heavy, as all below
+
     try:
+        given.who = entitled.typist(config, given.needs, given.about, fresh=run is _init)
         run(config, given)
     except BadAsk as error:  # what was typed is wrong, as with every option
         raise ConfigError(f"--{error.param or ''}: {error.message}") from error
@@ -82,7 +86,7 @@ def _done(run: Run, config: Config, given: argparse.Namespace) -> int:
 
 
 def _with_keyring(config: Config, work: Callable[[Keyring], Awaitable[T]], *, fresh: bool = False) -> T:
-    from guardproxy import secrets  # noqa: PLC0415 - heavy, as all below
+    from guardproxy import secrets  # noqa: PLC0415
     from guardproxy.http import reach  # noqa: PLC0415
     from guardproxy.http.tokens import Keyring  # noqa: PLC0415
 
@@ -107,12 +111,10 @@ def _create(config: Config, given: argparse.Namespace) -> None:
 
 def _make(config: Config, given: argparse.Namespace, role: str, org: str, *, first: bool) -> None:
     """The token alone goes to the output, so that it can be piped somewhere; what is said about it does not."""
-    from guardproxy.http.auditing import at_terminal  # noqa: PLC0415
-
     for_ms = _ms(given.span)
 
     async def work(keyring: Keyring) -> Any:
-        return await keyring.create(given.name, role, at_terminal(), org=org, for_ms=for_ms, first=first)
+        return await keyring.create(given.name, role, given.who, org=org, for_ms=for_ms, first=first)
 
     made, secret = _with_keyring(config, work, fresh=first)
     print(secret, flush=True)
@@ -134,10 +136,8 @@ def _list(config: Config, given: argparse.Namespace) -> None:
 
 
 def _revoke(config: Config, given: argparse.Namespace) -> None:
-    from guardproxy.http.auditing import at_terminal  # noqa: PLC0415
-
     async def work(keyring: Keyring) -> Any:
-        return await keyring.revoke(given.token, at_terminal(), why=given.why)
+        return await keyring.revoke(given.token, given.who, why=given.why)
 
     one = _with_keyring(config, work)
     print(f"token {one.id} ({one.name}, {one.role}) is taken back")
@@ -150,7 +150,7 @@ def _audit(config: Config, given: argparse.Namespace) -> None:
     if given.limit < 1:
         raise BadAsk("must be a number above 0", param="limit")
     since = time.time_ns() // 1_000_000 - _ms(given.since) if given.since else 0
-    wanted = Wanted(given.actor, given.what, given.subject, since_ms=since)
+    wanted = Wanted(given.actor, given.what, given.subject, given.who.org, since_ms=since)
 
     async def work(store: Store) -> Any:
         found, _ = await store.audit.read(given.limit, wanted=wanted)
@@ -161,4 +161,6 @@ def _audit(config: Config, given: argparse.Namespace) -> None:
         for one in found:
             print(json.dumps(asdict(one)))
     else:
-        terminal.show(auditing.HEADS, auditing.rows(found), reach.nothing("nothing was changed", config))
+        said = [f"--{name} {text}" for name in ("actor", "what", "subject", "since") if (text := getattr(given, name))]
+        none = f"no entry fits {terminal.visible(' '.join(said))}" if said else "nothing was changed"
+        terminal.show(auditing.HEADS, auditing.rows(found), reach.nothing(none, config))

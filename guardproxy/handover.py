@@ -57,7 +57,7 @@ def add(commands: Any, load: Load, config: Callable[[argparse.ArgumentParser], N
         parser.add_argument("--org", default="default", metavar="ORG", help="of this org (default: default)")
         if who:
             parser.add_argument("subject", metavar=who)
-        parser.set_defaults(run=lambda given: _done(run, load(given), given))
+        parser.set_defaults(needs="operator", run=lambda given: _done(run, load(given), given))
         return parser
 
     _add_approvals(_group(commands, "approvals", "what waits for a person to decide, and deciding it"), command)
@@ -71,10 +71,11 @@ def _group(commands: Any, name: str, text: str) -> Any:
 
 def _add_approvals(group: Any, command: Callable[..., Any]) -> None:
     listing = command(group, "list", _list_approvals, "list what waits", "")
+    listing.set_defaults(needs="viewer")
     listing.add_argument(
         "--state", default="pending", help="pending (default), approved, denied, answered, expired, any"
     )
-    command(group, "show", _show_approval, "show one with all of its content", "ID")
+    command(group, "show", _show_approval, "show one with all of its content", "ID").set_defaults(needs="viewer")
     approve = _signed(command(group, "approve", _approve, "let the call be made, once", "ID"))
     approve.add_argument("--args", metavar="JSON", help="with these arguments instead of the model's")
     _signed(command(group, "deny", _deny, "refuse the call; the model is told, with your reason", "ID"))
@@ -85,9 +86,12 @@ def _add_approvals(group: Any, command: Callable[..., Any]) -> None:
 
 def _add_sessions(group: Any, command: Callable[..., Any]) -> None:
     listing = command(group, "list", _list_sessions, "list the runs of the last day", "")
+    listing.set_defaults(needs="viewer")
     listing.add_argument("--state", default="", help="only these: active, paused, need_human, waiting, closed")
     listing.add_argument("--limit", type=int, default=50, metavar="N", help="the newest N (default 50)")
-    command(group, "show", _show_session, "show a run, and who changed it, when and why", "SESSION")
+    command(group, "show", _show_session, "show a run, and who changed it, when and why", "SESSION").set_defaults(
+        needs="viewer"
+    )
     for verb, text in STEERING.items():
         _signed(command(group, verb, _steer, text, "SESSION")).set_defaults(verb=verb)
     extend = _signed(command(group, "extend", _extend, "raise a run's limits; it goes on at the same turn", "SESSION"))
@@ -107,7 +111,10 @@ def _signed(parser: Any) -> Any:
 
 
 def _done(run: Callable[[Config, argparse.Namespace], None], config: Config, given: argparse.Namespace) -> int:
+    from guardproxy.http import entitled  # noqa: PLC0415 - heavy, as all below
+
     try:
+        given.who = entitled.typist(config, given.needs, given.org, getattr(given, "by", None) or "")
         run(config, given)
     except BadAsk as error:  # what was typed is wrong, as with every option
         name = error.param or ""
@@ -117,7 +124,7 @@ def _done(run: Callable[[Config, argparse.Namespace], None], config: Config, giv
 
 def _with_desk(config: Config, org: str, work: Callable[[Desk], Awaitable[T]], *, reads: bool = True) -> T:
     """Do `work`. `reads`: it needs the content, and so the secret."""
-    from guardproxy.http import reach, verdict  # noqa: PLC0415 - heavy, as all below
+    from guardproxy.http import reach, verdict  # noqa: PLC0415
     from guardproxy.http.approvals import Desk  # noqa: PLC0415
 
     sealer = _sealer(config, reads=reads)
@@ -140,7 +147,7 @@ def _decide(
         before = await desk.shown(given.subject)
         after = await work(desk)
         diff = auditing.changed(approvals.facts(before), approvals.facts(after))
-        entry = auditing.at_terminal(_by(given)).did(f"approval.{after.approval.state}", after.approval.id, diff=diff)
+        entry = given.who.did(f"approval.{after.approval.state}", after.approval.id, diff=diff)
         await desk.note(entry, getattr(given, "why", ""))
         return after
 
@@ -166,7 +173,7 @@ def _change(
         before = await runs.shown(given.subject)
         run = await work(runs)
         diff = {**auditing.changed(sessions.facts(before), sessions.facts(run)), **auditing.changed({}, more)}
-        entry = auditing.at_terminal(_by(given)).did(f"session.{what}", run.known.session, diff=diff)
+        entry = given.who.did(f"session.{what}", run.known.session, diff=diff)
         await runs.note(entry, given.why)
         return run
 
@@ -184,17 +191,16 @@ def _sealer(config: Config, *, reads: bool) -> Sealer:
     return Sealer(secrets.derive(found).ledger)
 
 
-def _by(given: argparse.Namespace) -> str:
-    from guardproxy.http import terminal  # noqa: PLC0415
-
-    return str(given.by or terminal.me())
+def _reads(given: argparse.Namespace) -> bool:
+    """Whether content is for them: for a viewer it is not."""
+    return bool(given.who.role != "viewer")
 
 
 def _list_approvals(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import approvals, reach, terminal  # noqa: PLC0415
 
     state = "" if given.state == "any" else given.state
-    found = _with_desk(config, given.org, lambda desk: desk.listed(state))
+    found = _with_desk(config, given.org, lambda desk: desk.listed(state), reads=_reads(given))
     now_ms = round(time.time() * 1000)
     none = "nothing waits for a person" if state == "pending" else f"no approval is {state or 'kept'}"
     rows = (approvals.row(one, now_ms) for one in found)
@@ -204,21 +210,22 @@ def _list_approvals(config: Config, given: argparse.Namespace) -> None:
 def _show_approval(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import approvals  # noqa: PLC0415
 
-    print("\n".join(approvals.paragraphs(_with_desk(config, given.org, lambda desk: desk.shown(given.subject)))))
+    shown = _with_desk(config, given.org, lambda desk: desk.shown(given.subject), reads=_reads(given))
+    print("\n".join(approvals.paragraphs(shown)))
 
 
 def _approve(config: Config, given: argparse.Namespace) -> None:
     said = "{by} approves {tool} with edited arguments" if given.args is not None else "{by} approves {tool}"
-    _decide(config, given, said, lambda desk: desk.approve(given.subject, _by(given), given.why, given.args))
+    _decide(config, given, said, lambda desk: desk.approve(given.subject, given.who.name, given.why, given.args))
 
 
 def _deny(config: Config, given: argparse.Namespace) -> None:
     said = "{by} denies {tool}"
-    _decide(config, given, said, lambda desk: desk.deny(given.subject, _by(given), given.why), reads=False)
+    _decide(config, given, said, lambda desk: desk.deny(given.subject, given.who.name, given.why), reads=False)
 
 
 def _answer(config: Config, given: argparse.Namespace) -> None:
-    _decide(config, given, "answered by {by}", lambda desk: desk.answer(given.subject, _by(given), given.text))
+    _decide(config, given, "answered by {by}", lambda desk: desk.answer(given.subject, given.who.name, given.text))
 
 
 def _list_sessions(config: Config, given: argparse.Namespace) -> None:
@@ -241,7 +248,7 @@ def _show_session(config: Config, given: argparse.Namespace) -> None:
 def _steer(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import in_words, sessions  # noqa: PLC0415
 
-    by = _by(given)
+    by = given.who.name
     run = _change(config, given, given.verb, lambda runs: runs.act(given.verb, given.subject, by, given.why))
     print(f"session {in_words.name(run)} {sessions.VERBS[given.verb]}")
 
@@ -254,7 +261,7 @@ def _extend(config: Config, given: argparse.Namespace) -> None:
     if not amounts:
         raise ConfigError("sessions extend: say what to raise: --turns, --tool-calls, --seconds, --tokens or --cost")
     people.amounts(amounts)  # what was typed is looked at before the store is
-    by = _by(given)
+    by = given.who.name
     run = _change(config, given, "extend", lambda runs: runs.extend(given.subject, by, given.why, amounts), **amounts)
     told = ", ".join(f"--{o.replace('_', '-')} {a}" for o in EXTEND if (a := getattr(given, o)) is not None)
     print(f"session {in_words.name(run)} has more ({told}); it is {run.known.state}")
@@ -262,9 +269,8 @@ def _extend(config: Config, given: argparse.Namespace) -> None:
 
 def _checkpoint(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import sessions, terminal  # noqa: PLC0415
-    from guardproxy.http.auditing import at_terminal  # noqa: PLC0415
 
-    by, draft = _by(given), given.out and given.out.with_name(f"{given.out.name}.part")
+    by, draft = given.who.name, given.out and given.out.with_name(f"{given.out.name}.part")
 
     async def work(runs: Runs) -> Checkpoint:
         """Whoever takes it has it: it is taken when it is written."""
@@ -274,7 +280,7 @@ def _checkpoint(config: Config, given: argparse.Namespace) -> None:
         if given.take is None:
             return kept
         taken = await runs.take(given.subject, given.take, by)
-        await runs.note(at_terminal(by).did("session.checkpoint", taken.session, diff={"taken": (None, given.take)}))
+        await runs.note(given.who.did("session.checkpoint", taken.session, diff={"taken": (None, given.take)}))
         return taken
 
     try:

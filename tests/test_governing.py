@@ -96,6 +96,8 @@ def test_filters(run: Run) -> None:
     run("admin", "tokens", "create", "--name", "bot", "--role", "viewer")
     entries = [json.loads(line) for line in run("audit", "--json")[1].splitlines()]
     bot = entries[0]["subject"]
+    fitting = run("audit", "--what", "tok", "--since", "1h")[1]
+    assert fitting.startswith("no entry fits --what tok --since 1h in the store at")
     for words, count in (
         (("--what", "token"), 2),
         (("--what", "tok"), 0),

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
 from guardproxy.core import completion
+from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.model import Triple
 from guardproxy.core.policy import Policy
 from guardproxy.core.tool_rules import ToolRules
@@ -74,7 +75,7 @@ def _limits(one: Policy, than: Policy) -> Iterator[str]:
         mine = own.get((limit.scope, limit.dimension))
         rule = f"budget.{limit.dimension}"
         if mine is None or mine.limit > limit.limit or _less(one.mode_of(rule), than.mode_of(rule)):
-            yield f"limits.{limit.scope}.{limit.dimension}"
+            yield f"limits.{limit.scope}.{DIMENSIONS[limit.dimension].setting}"
 
 
 def _tools(one: ToolRules, than: ToolRules) -> Iterator[str]:

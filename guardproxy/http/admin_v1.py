@@ -25,7 +25,7 @@ from guardproxy.http import objects, people
 from guardproxy.http.app import Proxy
 from guardproxy.http.approvals import Desk
 from guardproxy.http.auditing import Actor, Notes
-from guardproxy.http.gate import Gate
+from guardproxy.http.gate import Gate, suffices
 from guardproxy.http.objects import _read as reading
 from guardproxy.http.objects._kinds import Document, Model
 from guardproxy.http.objects._openapi import document
@@ -117,10 +117,13 @@ class AdminV1:
     async def ask(
         self, method: str, path: str, actor: Actor, query: Mapping[str, str], body: Mapping[str, Any]
     ) -> bytes:
-        """What a request would be answered, as JSON: for whoever holds the store and needs no listener."""
+        """What a request would be answered, as JSON: for whoever holds the store and needs no listener. `GuardError` as
+        where there is one.
+        """
         for route in self.routes:
             found = re.fullmatch(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", route.path), path)
             if route.method == method and found is not None:
+                suffices(actor, route.role)
                 given = dict(query)
                 org = self._org_of(route, given, actor)
                 named = {name: unquote(text) for name, text in found.groupdict().items()}

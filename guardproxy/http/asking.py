@@ -59,7 +59,7 @@ class There:
 
 
 class Here:
-    """The store's, through no listener: whoever reaches it and has the secret may do everything."""
+    """The store's, through no listener: as `entitled` says who may do what."""
 
     def __init__(self, config: Config, by: str) -> None:
         self._config = config
@@ -70,18 +70,19 @@ class Here:
     ) -> Any:
         """As `Admin.ask`."""
         from guardproxy import secrets  # noqa: PLC0415 - heavy, as all below: most commands ask a proxy
-        from guardproxy.http import reach  # noqa: PLC0415
+        from guardproxy.http import entitled, reach  # noqa: PLC0415
         from guardproxy.http.admin_v1 import AdminV1  # noqa: PLC0415
         from guardproxy.http.auditing import Notes, at_terminal  # noqa: PLC0415
         from guardproxy.http.tokens import Keyring  # noqa: PLC0415
 
         config = self._config
         secret = secrets.find(os.environ, config.data_dir, shared_store=bool(config.store.url))
-        keys, actor = secrets.derive(secret), at_terminal(self._by)
+        keys, token = secrets.derive(secret), entitled.given()
 
         async def work(store: Store) -> bytes:
             notes, ring = Notes(store), Keyring(store, keys.key_hash)
             key, budgets = keys.key_hash, config.budget_values
+            actor = await entitled.holder(ring, token) if token else at_terminal(self._by)
             api = AdminV1(store, keys.ledger, keyring=ring, notes=notes, hash_key=key, budgets=budgets)
             told = await api.ask(method, path, actor, query or {}, body or {})
             await notes.catch_up()

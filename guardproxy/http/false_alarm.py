@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from guardproxy.config import Config
@@ -17,8 +17,8 @@ from guardproxy.core.fingerprint import pack
 from guardproxy.core.model import NO_FP, Kind, Step
 from guardproxy.core.scoped_exemption import SCOPES, moment
 from guardproxy.errors import ConfigError, GuardError
-from guardproxy.http import reach, terminal, trace
-from guardproxy.http.auditing import at_terminal, changed
+from guardproxy.http import entitled, reach, terminal, trace
+from guardproxy.http.auditing import changed
 from guardproxy.replaying import labelled
 from guardproxy.store.labels import Added, Label
 from guardproxy.store.redis import Store
@@ -57,6 +57,8 @@ def add(config: Config, org: str, said: Said) -> Added:
     if for_ms > kept_ms:
         raise ConfigError(f"--for {said.span}: labels are kept {kept_ms / DAY_MS:g} days (store.labels_days)")
     _check(said)
+    actor = entitled.typist(config, "operator", org, said.by)
+    said = replace(said, by=actor.name)
     boundary = pack(Step(Kind.BOUNDARY, "", NO_FP, NO_FP, NO_FP))
 
     async def work(store: Store) -> Added:
@@ -64,7 +66,7 @@ def add(config: Config, org: str, said: Said) -> Added:
         added = await store.labels.add(org, label, for_ms, kept_ms, boundary)
         exempt = {"rule": label.rule, "scope": label.scope, "tool": label.tool or None, "for": said.span}
         diff = changed({}, exempt)
-        await store.audit.note(at_terminal(said.by).did("label.add", said.session, org=org, diff=diff))
+        await store.audit.note(actor.did("label.add", said.session, org=org, diff=diff))
         return added
 
     return reach.ask(config, work)
@@ -74,11 +76,12 @@ def revoke(config: Config, org: str, label: str, by: str) -> Label:
     """Take a label back: its exemption ends, and it is no longer exported."""
     _plain("--by", by)
     _plain("--revoke", label)
+    actor = entitled.typist(config, "operator", org, by)
 
     async def work(store: Store) -> Label:
-        one = await store.labels.revoke(org, label, by, _kept_ms(config))
+        one = await store.labels.revoke(org, label, actor.name, _kept_ms(config))
         diff = {"revoked": (False, True)}
-        await store.audit.note(at_terminal(by).did("label.revoke", one.id, org=org, diff=diff))
+        await store.audit.note(actor.did("label.revoke", one.id, org=org, diff=diff))
         return one
 
     return reach.ask(config, work)
@@ -86,6 +89,7 @@ def revoke(config: Config, org: str, label: str, by: str) -> Label:
 
 def every(config: Config, org: str) -> list[Label]:
     """All labels that are kept, the newest first."""
+    entitled.typist(config, "viewer", org)
     return reach.ask(config, lambda store: store.labels.every(org))
 
 

@@ -16,13 +16,16 @@ from aiohttp import web
 from guardproxy.errors import GuardError
 from guardproxy.http.auditing import Actor
 from guardproxy.http.tokens import Keyring
-from guardproxy.store.tokens import ROLES
+from guardproxy.store.tokens import ROLES, Found
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 HOPS = 32
 """Addresses of X-Forwarded-For that are looked at: nobody stands behind more proxies."""
+
+UNKNOWN = 401
+"""The status of a token that is none, or not live."""
 
 _FORWARDED = ("X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Forwarded", "Via")
 _ABSENT = "send Authorization: Bearer TOKEN; guardproxy admin tokens create makes one"
@@ -48,15 +51,10 @@ class Gate:
                 _no_strangers(request)
             return Actor("admin", "local", ROLES[-1], address=address)
         if not sent:
-            raise GuardError(_ABSENT, status=401, code="no_token")
-        one = found.token
-        if one is None or not found.live:
-            told = "this token was revoked, or its time is over" if one else "this is no admin token"
-            raise GuardError(told, status=401, code="bad_token")
-        if ROLES.index(one.role) < ROLES.index(role):
-            told = f"token {one.name} is a {one.role}'s; this needs one of an {role}"
-            raise GuardError(told, status=403, code="role")
-        return Actor(one.name, "token", one.role, one.id, address, one.org)
+            raise GuardError(_ABSENT, status=UNKNOWN, code="no_token")
+        actor = vouched(found, address)
+        suffices(actor, role)
+        return actor
 
     def address(self, request: web.Request) -> str:
         """Where the request comes from: the nearest address that is no trusted proxy's. "" if that is unknown."""
@@ -66,6 +64,26 @@ class Gate:
             return ""
         hops = ",".join(request.headers.getall("X-Forwarded-For", [])).split(",")
         return str(outermost(nearest, hops, self._trusted))
+
+
+def vouched(found: Found, address: str = "") -> Actor:
+    """Whose token that is. `GuardError` 401 where it is none, or not live."""
+    one = found.token
+    if one is None or not found.live:
+        told = "this token was revoked, or its time is over" if one else "this is no admin token"
+        raise GuardError(told, status=UNKNOWN, code="bad_token")
+    return Actor(one.name, "token", one.role, one.id, address, one.org)
+
+
+def suffices(actor: Actor, role: str) -> None:
+    """`GuardError` 403 where somebody's role does not."""
+    if ROLES.index(actor.role) < ROLES.index(role):
+        told = f"token {actor.name} is {_a(actor.role)}'s; this needs one of {_a(role)}"
+        raise GuardError(told, status=403, code="role")
+
+
+def _a(role: str) -> str:
+    return f"{'an' if role[0] in 'aeiou' else 'a'} {role}"
 
 
 def outermost(peer: Address, hops: Sequence[str], trusted: Sequence[Network]) -> Address:

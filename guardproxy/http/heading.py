@@ -20,7 +20,7 @@ from guardproxy.core.edit import (
     Reply,
     SpliceUsage,
 )
-from guardproxy.errors import GuardError
+from guardproxy.errors import BadAsk, GuardError
 from guardproxy.http import deciding, soft_limits
 
 if TYPE_CHECKING:
@@ -93,6 +93,8 @@ def error(turn: Turn, wrong: GuardError) -> web.Response:
     """An error of ours or of the way to the provider, as the client's own SDK reads it."""
     extra: dict[str, object] = {"rule": turn.decision.rule} if turn.decision.rule else {}
     said = headers(turn)
+    if isinstance(wrong, BadAsk) and turn.decision.action == "pass":  # nothing passed: it was refused undecided
+        said = [(name, value) for name, value in said if name != "x-guardproxy-verdict"]
     known = dict(said)
     for name in ("session_id", "trace_id"):
         value = known.get(f"x-guardproxy-{name.replace('_', '-')}")

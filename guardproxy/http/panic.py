@@ -10,6 +10,9 @@ from guardproxy.http import client, greeting, whereabouts
 if TYPE_CHECKING:
     from guardproxy.config import Config
 
+ON = "nothing intervenes, and no limit, budget, tools.deny or approval holds until panic off"
+"""What it means while it is on."""
+
 
 def listener(config: Config) -> str:
     """Where the admin listener of a configuration is, for who asks from the same machine: of the proxy that runs under

@@ -57,7 +57,8 @@ _PLACES = frozenset(name.lower() for name in CREDENTIALS)
 _SAID = {
     "key_disabled": "this key is switched off; whoever gave it to you can say why",
     "key_expired": "this key has expired; ask whoever gave it to you for a new one",
-    "invalid_api_key": "this key is not known here (it may have been deleted); check it, or ask for a new one",
+    "key_replaced": "this secret was replaced by a new one; ask whoever gave it to you for that",
+    "invalid_api_key": "this key is not known here (it may have been deleted or replaced); check it or ask for another",
 }
 
 
@@ -204,6 +205,8 @@ def judged(found: Found, digest: str, now_s: float) -> _Known:
         return _Known(now_s, later, None, code="invalid_api_key")
     if not (key.enabled and (org is None or org.enabled) and (team is None or team.enabled)):
         return _Known(now_s, later, None, code="key_disabled")
+    if secret.until_ms and secret.until_ms <= found.now_ms:
+        return _Known(now_s, later, None, code="key_replaced")
     ends = [end for end in (key.expires_ms, secret.until_ms) if end]
     if ends and min(ends) <= found.now_ms:
         return _Known(now_s, later, None, code="key_expired")

@@ -11,7 +11,7 @@ from guardproxy import secrets
 from guardproxy.config import Config
 from guardproxy.core.scoped_exemption import moment
 from guardproxy.errors import ConfigError
-from guardproxy.http import reach
+from guardproxy.http import entitled, reach
 from guardproxy.http.in_words import standing
 from guardproxy.http.sealed import EDITED, Sealer
 from guardproxy.http.terminal import visible
@@ -29,10 +29,13 @@ def show(config: Config, org: str, session: str, where: str = "") -> None:
 
     `where`: options with which commands reach its store.
     """
+    reads = entitled.typist(config, "viewer", org).role != "viewer"
 
     async def work(store: Store) -> tuple[list[TurnRecord], list[tuple[int, str]], list[str]]:
         records = await read(store, org, session)
-        people = await _people(store, org, session, _sealer(config))  # there is a store, and so a secret
+        people = await _people(
+            store, org, session, _sealer(config) if reads else None
+        )  # there is a store, and so a secret
         return records, people, await standing(store, org, session, where)
 
     records, people, stands = reach.ask(config, work)

@@ -38,7 +38,7 @@ LOOSER: dict[str, tuple[Json, Json]] = {
     "detectors.cycle": ({"detectors": {"cycle": {"enabled": False}}}, {}),
     "detectors.cycle ": ({"detectors": {"cycle": {"mode": "observe"}}}, {}),
     "detectors.cycle.triple": ({"detectors": {"cycle": {"triple": [3, 0, 6]}}}, {}),
-    "limits.session.cost_microusd": ({"limits": {"session": {"cost_usd": 21}}}, {}),
+    "limits.session.cost_usd": ({"limits": {"session": {"cost_usd": 21}}}, {}),
     "limits.span.turns": ({"limits": {"span": {"turns": None}}}, {}),
     "tools.deny": ({}, {"tools": {"deny": [RULE]}}),
     "tools.approval": ({}, {"tools": {"approval": ["rm"]}}),

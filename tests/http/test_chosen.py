@@ -80,6 +80,7 @@ async def test_a_wish_that_is_refused(store: Store, case: str) -> None:
     said = answer.json["error"]
     assert (answer.status, said["code"], said["param"]) == (400, code, "x-guardproxy-policy")
     assert word in said["message"]
+    assert "x-guardproxy-verdict" not in answer.headers
     assert not [other for other in NAMED if other != name and other in said["message"]]
     assert len(said["message"]) < 600
 

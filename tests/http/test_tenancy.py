@@ -267,7 +267,7 @@ REVOKING: dict[str, tuple[Callable[[Store, Key], Any], str]] = {
     "deleted": (lambda store, key: ring(store).delete_key(key.id), "invalid_api_key"),
     "expired": (_expire, "key_expired"),
     "rotated": (lambda store, key: ring(store).rotate(key.id, 0), "invalid_api_key"),
-    "rotated with an overlap": (lambda store, key: ring(store).rotate(key.id, 300), "key_expired"),
+    "rotated with an overlap": (lambda store, key: ring(store).rotate(key.id, 300), "key_replaced"),
     "its org is off": (lambda store, key: ring(store).switch_org(key.org, on=False), "key_disabled"),
     "its team is off": (lambda store, key: ring(store).switch_team(key.org, key.team, on=False), "key_disabled"),
 }
@@ -616,7 +616,7 @@ KEY = Key("k1", "acme", "web", secrets=(GOOD, Secret("d2", "", HERE + 500)))
 JUDGED: dict[str, tuple[Found, str, str, float]] = {
     "good": (Found(HERE, KEY, ACME, WEB), "d1", "", tenancy.CACHE_S),
     "until the secret ends": (Found(HERE, KEY, ACME, WEB), "d2", "", 0.5),
-    "the secret ended": (Found(HERE + 500, KEY, ACME, WEB), "d2", "key_expired", tenancy.CACHE_S),
+    "the secret ended": (Found(HERE + 500, KEY, ACME, WEB), "d2", "key_replaced", tenancy.CACHE_S),
     "until the key ends": (Found(HERE, replace(KEY, expires_ms=HERE + 900), ACME, WEB), "d1", "", 0.9),
     "the key ended": (Found(HERE, replace(KEY, expires_ms=HERE), ACME, WEB), "d1", "key_expired", tenancy.CACHE_S),
     "off": (Found(HERE, replace(KEY, enabled=False), ACME, WEB), "d1", "key_disabled", tenancy.CACHE_S),
