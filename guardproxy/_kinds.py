@@ -35,6 +35,12 @@ LONGEST_LEASE = 86_400
 LONGEST_STORE_MS = 60_000
 """What a request may lose to a frozen store; clients give up after a minute."""
 
+DEFAULT_UPSTREAM = "https://api.openai.com/v1"
+"""Where requests go when neither the file nor `OPENAI_BASE_URL` says."""
+
+SHORTEST_SECRET = 16
+"""Characters of a secret that signs messages."""
+
 LARGEST_IN_FLIGHT = 1_000_000
 """Requests at once in a worker; each needs two descriptors, and systems end at about a million."""
 
@@ -86,7 +92,8 @@ def _url(schemes: tuple[str, ...], value: str | None) -> str | None:
         return None
     try:
         parts = urlsplit(value)
-        _ = parts.port  # raises when it is no number
+        hosts = parts.netloc.rpartition("@")[2].split(",") if "+" in parts.scheme else [parts.netloc]
+        _ = [urlsplit(f"//{host}").port for host in hosts]  # raises when it is no number
     except ValueError as error:
         raise ValueError("is no URL") from error
     if any(letter.isspace() for letter in value):
@@ -113,7 +120,8 @@ def _host(value: str) -> str:
 
 
 _http = AfterValidator(partial(_url, ("http", "https")))
-_redis = AfterValidator(partial(_url, ("redis", "rediss", "unix")))
+_KINDS = ("", "+cluster", "+sentinel")
+_redis = AfterValidator(partial(_url, (*(scheme + kind for scheme in ("redis", "rediss") for kind in _KINDS), "unix")))
 
 Number = Annotated[int, BeforeValidator(no_flag)]
 Amount = Annotated[float, BeforeValidator(no_flag)]

@@ -14,12 +14,6 @@ from guardproxy import _kinds as kinds
 from guardproxy._kinds import Amount, Count, HttpUrl, Number, Port, Seconds, Text
 from guardproxy.core.pricing import Rates, Tier
 
-SECRET = 16
-"""Characters of the shortest secret that signs a message."""
-
-DEFAULT_UPSTREAM = "https://api.openai.com/v1"
-"""Where requests go when neither the file nor `OPENAI_BASE_URL` says."""
-
 
 class Section(BaseModel):
     """A mapping in the file: frozen, no unknown keys, no infinite numbers."""
@@ -52,6 +46,12 @@ class Tls(Section):
         if bool(self.cert) != bool(self.key):
             raise ValueError(f"{'cert' if self.key else 'key'}: is missing: a certificate and its key go together")
         return self
+
+
+class StoreTls(Tls):
+    """For `rediss` URLs; `ca` is who is trusted, by default whom the system trusts."""
+
+    ca: kinds.OptionalText = None
 
 
 class Auth(Section):
@@ -105,7 +105,7 @@ class Upstream(Section):
     `first_byte_seconds` is long because reasoning models think first; `idle_seconds` is between two chunks.
     """
 
-    url: HttpUrl = DEFAULT_UPSTREAM
+    url: HttpUrl = kinds.DEFAULT_UPSTREAM
     api_key: kinds.OptionalText = Field(default=None, repr=False)
     connect_seconds: Seconds = 10.0
     first_byte_seconds: Seconds = 600.0
@@ -118,7 +118,7 @@ class StoreSection(Section):
 
     `lease_seconds`: how long a hold outlives the worker that took it; renewed while its call runs. `labels_days`: how
     long a false alarm is remembered; `runs_hours`: a run after its last turn; `people_days`: what waits for people, and
-    what they did to a run. What else is kept, and for how long: docs/data.md.
+    what they did to a run (docs/data.md). `wait_replicas`: how many must have a hold first (docs/redis.md).
     """
 
     url: kinds.OptionalRedisUrl = Field(default=None, repr=False)
@@ -129,6 +129,8 @@ class StoreSection(Section):
     labels_days: kinds.Days = 180.0
     runs_hours: kinds.KeptHours = 24.0
     people_days: kinds.KeptDays = 8.0
+    tls: StoreTls = StoreTls()
+    wait_replicas: Annotated[Number, Field(ge=0, le=5)] = 0
 
 
 class UsageSection(Section):
@@ -201,8 +203,10 @@ Signing = TypeVar("Signing", Webhook, Verifier)
 
 
 def _signs(section: Signing) -> Signing:
-    if section.url and len(section.secret) < SECRET:
-        raise ValueError(f"secret: must have at least {SECRET} characters: it signs what the server gets")
+    if section.url and len(section.secret) < kinds.SHORTEST_SECRET:
+        raise ValueError(
+            f"secret: must have at least {kinds.SHORTEST_SECRET} characters: it signs what the server gets"
+        )
     return section
 
 

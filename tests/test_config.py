@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from guardproxy import config
-from guardproxy._settings import DEFAULT_UPSTREAM
+from guardproxy._kinds import DEFAULT_UPSTREAM
 from guardproxy.cli import NEEDED
 from guardproxy.core import completion
 from guardproxy.core.budget import Limit
@@ -130,6 +130,9 @@ REFUSED = {
     "no host": ("upstream: {url: 'http://'}", "upstream.url: must be a URL"),
     "port of a URL": ("upstream: {url: 'http://x:y/v1'}", "upstream.url: is no URL"),
     "redis scheme": ("store: {url: 'http://x'}", "store.url: must be a URL that begins with redis://"),
+    "a cluster's port": ("store: {url: 'redis+cluster://a:1,b:x'}", "store.url: is no URL"),
+    "half of a store's certificate": ("store: {tls: {cert: a}}", "store.tls"),
+    "replicas below none": ("store: {wait_replicas: -1}", "store.wait_replicas: "),
     "unset variable": ("upstream: {api_key: '${NOWHERE}'}", "upstream.api_key: refers to ${NOWHERE}, which is not set"),
     "broken reference": ("upstream: {api_key: '${1}'}", "upstream.api_key: has a broken reference"),
     "open reference": ("upstream: {api_key: 'a${B'}", "upstream.api_key: has a broken reference"),

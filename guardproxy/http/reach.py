@@ -32,7 +32,8 @@ def store_of(config: Config, org: str = DEFAULT_ORG) -> str:
     whose = "" if org == DEFAULT_ORG else f", organisation {org}"
     if not config.store.url:
         return f"the store in {config.data_dir}{whose}"
-    return f"the store at {without_password(config.store.url)}{whose}"
+    shown, _, _ = without_password(config.store.url).partition("?")  # options may hold another password
+    return f"the store at {shown}{whose}"
 
 
 def options(file: Path | None, data_dir: str | None) -> str:
@@ -82,7 +83,15 @@ def _was_served(data_dir: Path) -> None:
 
 
 async def _ask(config: Config, path: str | None, work: Callable[[Store], Awaitable[T]]) -> T:
-    store = await Store.connect(config.store.url, socket_path=path, timeout_ms=PATIENCE_MS, kept=retention(config))
+    section = config.store
+    store = await Store.connect(
+        section.url,
+        socket_path=path,
+        timeout_ms=PATIENCE_MS,
+        files=section.tls,
+        replicas=section.wait_replicas,
+        kept=retention(config),
+    )
     try:
         await store.check_schema()
         return await work(store)

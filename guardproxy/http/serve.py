@@ -77,8 +77,14 @@ class Parent:
         stack.push_async_callback(self._telemetry.shutdown)
         _name_bad_prices(config)
         section, path = config.store, self._socket_path or None
-        kept = reach.retention(config)
-        self._store = await Store.connect(section.url, socket_path=path, timeout_ms=section.timeout_ms, kept=kept)
+        self._store = await Store.connect(
+            section.url,
+            socket_path=path,
+            timeout_ms=section.timeout_ms,
+            files=section.tls,
+            replicas=section.wait_replicas,
+            kept=reach.retention(config),
+        )
         stack.push_async_callback(self._store.close)
         await self._store.check_policy()
         await self._store.check_schema()

@@ -74,7 +74,8 @@ async def bury(store: Store, mark: str) -> None:
     """Settle what a worker left that died: its clients ask again at once, and that is a retry then, no second run."""
     with suppress(StoreError):  # the leases end by themselves
         for org in await store.orgs():
-            await store.orphans.expire(org, mark)
+            with suppress(StoreError):  # other orgs may lie elsewhere
+                await store.orphans.expire(org, mark)
         await _sweep(store)
 
 

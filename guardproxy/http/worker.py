@@ -73,6 +73,8 @@ class Worker:
             socket_path=self._start.socket_path or None,
             timeout_ms=config.store.timeout_ms,
             on_change=self._store_changed,
+            files=config.store.tls,
+            replicas=config.store.wait_replicas,
             kept=reach.retention(config),
             required=False,  # the parent has seen it; a worker that is started anew must serve without it too
         )

@@ -1,24 +1,20 @@
-"""One connection to a Redis: where it leads, and the protocol on it.
+"""One connection to a Redis, and the protocol on it.
 
 Calls made in one turn of the event loop leave in one write; answers come in order. One timer watches the oldest call
-instead of a timer a call. redis-py reads URLs and makes TLS contexts, hiredis packs and parses; redis-py's own client
-costs two to four times the CPU (measured: `make bench`).
+instead of a timer a call. hiredis packs and parses; redis-py's own client costs two to four times the CPU (measured:
+`make bench`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 import hiredis
-from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection, parse_url
-from redis.exceptions import RedisError
 
-from guardproxy.errors import ConfigError
+from guardproxy.store._address import Address
 
 pack: Callable[[tuple[str | bytes | int, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]
 """A command in the protocol's form. (The stub of hiredis means a tuple of any length and says one of length one.)"""
@@ -33,48 +29,6 @@ class Frozen(Exception):
 
 class Lost(Exception):
     """The connection ended before the answer came. The call may or may not have been carried out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the store is. `shown` is safe to log: no password."""
-
-    shown: str
-    path: str = ""
-    host: str = "localhost"
-    port: int = 6379
-    tls: ssl.SSLContext | None = None
-    hello: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
-
-
-def address(url: str | None, socket_path: str | None = None) -> Address:
-    """Read a `redis://`, `rediss://` or `unix://` URL, or take a socket path. `ConfigError` if it cannot be read."""
-    if socket_path:
-        return Address(f"unix://{socket_path}", path=socket_path)
-    if not url:
-        message = "the store has neither a URL nor a socket"
-        raise ConfigError(message, param="store.url")
-    try:
-        options: dict[str, Any] = dict(parse_url(url))
-        made = options.pop("connection_class", Connection)(**options)
-    except (ValueError, TypeError, RedisError, OSError, ssl.SSLError) as error:
-        # Not the text of the URL: it may hold a password.
-        message = f"store.url cannot be used: {error}"
-        raise ConfigError(message, param="store.url") from None
-    return _address(made)
-
-
-def _address(made: Connection | SSLConnection | UnixDomainSocketConnection) -> Address:
-    hello: list[tuple[str, ...]] = []
-    if made.password:
-        hello.append(("AUTH", made.username, made.password) if made.username else ("AUTH", made.password))
-    if made.db:
-        hello.append(("SELECT", str(made.db)))
-    if isinstance(made, UnixDomainSocketConnection):
-        return Address(f"unix://{made.path}", path=made.path, hello=tuple(hello))
-    tls = made.ssl_context.get() if isinstance(made, SSLConnection) else None
-    shown = f"{'rediss' if tls else 'redis'}://{made.host}:{made.port}/{made.db}"
-    return Address(shown, host=made.host, port=int(made.port), tls=tls, hello=tuple(hello))
 
 
 class Wire(asyncio.Protocol):
@@ -179,3 +133,18 @@ class Wire(asyncio.Protocol):
             self.close("no answer in time", frozen=True)
         else:
             self._check()
+
+
+async def told(to: Address, hello: tuple[tuple[str, ...], ...], words: tuple[str, ...], timeout_s: float) -> object:
+    """One answer over a connection of its own. `OSError` (`TimeoutError` too), `Frozen` or `Lost` without one."""
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    async with asyncio.timeout(timeout_s):
+        wire = await Wire.open(to, _unheard)
+        try:
+            return (await asyncio.gather(*(wire.send(pack(one), deadline) for one in (*hello, words))))[-1]
+        finally:
+            wire.close()
+
+
+def _unheard(wire: Wire, reason: str, frozen: bool) -> None:  # noqa: FBT001  # a callback's arguments
+    """Whoever asks once sees the end of it in the answer."""

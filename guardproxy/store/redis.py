@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from guardproxy.core.memo import Memo
 from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Opening, View
-from guardproxy.errors import ConfigError, StoreError
+from guardproxy.errors import StoreError
 from guardproxy.store import _codec
-from guardproxy.store._client import Client, OnChange
+from guardproxy.store._address import Files, address
+from guardproxy.store._client import Client, client, refuse_eviction
 from guardproxy.store._scripts import USUAL, Retention, sources
-from guardproxy.store._wire import address
+from guardproxy.store._server import OnChange
 from guardproxy.store.approvals import Approvals
 from guardproxy.store.audit import Audit
 from guardproxy.store.chains import Chains
@@ -54,6 +55,8 @@ NEWEST = 2
 
 KNOWN = 8_000
 """Conversations remembered for that, up to twice as many; some 100 bytes each."""
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +104,25 @@ class Store:
         probe_ms: int = 1000,
         on_change: OnChange | None = None,
         required: bool = True,
+        files: Files | None = None,
+        replicas: int = 0,
         kept: Retention = USUAL,
     ) -> Store:
         """Connect to a URL or a socket. `ConfigError` for a bad URL, `StoreError` if nothing answers and `required`.
 
         250 ms is what a request may lose to a store that is away (DESIGN section 11). `on_change` is told
-        `(up, reason)`, once a change.
+        `(up, reason)`, once a change. `files`: for TLS. `replicas`: how many must have a hold before it counts.
         """
-        client = Client(
-            address(url, socket_path),
+        made = client(
+            address(url, socket_path, files),
             sources(kept),
             timeout_s=timeout_ms / 1000,
             probe_s=probe_ms / 1000,
             on_change=on_change,
+            replicas=replicas,
         )
-        await client.start(required=required)
-        return cls(client, kept)
+        await made.start(required=required)
+        return cls(made, kept)
 
     @property
     def up(self) -> bool:
@@ -173,17 +179,19 @@ class Store:
 
     async def sweep(self, offset_ms: int = 0) -> list[Swept]:
         """Settle the holds whose lease has ended, in all orgs, with use = hold and outcome abandoned."""
-        found = []
-        for org in await self.orgs():
+
+        async def of(org: str) -> list[Swept]:
+            found = []
             words = (str(offset_ms).encode(), str(AT_ONCE).encode())
-            due = await self._client.run("sweep", _key(org), words)
-            for raw in _list(due):
+            for raw in _list(await self._client.run("sweep", _key(org), words)):
                 token = raw.decode()
                 closing = Closing(token, org, "", "", "abandoned", "", {}, offset_ms=offset_ms)
                 reply = _list(await self._client.run("settle", _key(org), _codec.closing(closing, swept=True)))
                 if reply:
                     found.append(Swept(org, token, reply[0].decode(), reply[1].decode(), reply[2]))
-        return found
+            return found
+
+        return await self._in_all(of)
 
     async def claim(self, org: str, name: str, ttl_ms: int) -> bool:
         """Whether the caller is the first to ask within `ttl_ms`: for what must happen once."""
@@ -212,12 +220,25 @@ class Store:
 
     async def idle_sessions(self, older_ms: int, offset_ms: int = 0) -> list[Known]:
         """Sessions of all orgs without a turn for `older_ms`. Each is handed out once, to one caller."""
-        found = []
-        for org in await self.orgs():
-            words = (str(older_ms).encode(), str(offset_ms).encode(), str(AT_ONCE).encode())
+        words = (str(older_ms).encode(), str(offset_ms).encode(), str(AT_ONCE).encode())
+
+        async def of(org: str) -> list[Known]:
             reply = _list(await self._client.run("idle", _key(org), words))
             sessions = [known(org, name.decode(), looked) for name, *looked in reply]
-            found += [session for session in sessions if session]
+            return [session for session in sessions if session]
+
+        return await self._in_all(of)
+
+    async def _in_all(self, work: Callable[[str], Awaitable[list[Found]]]) -> list[Found]:
+        """What is found in all orgs. Those of a part that is away wait for another time; `StoreError` if nothing is."""
+        found, away = list[Found](), None
+        for org in await self.orgs():
+            try:
+                found += await work(org)
+            except StoreError as error:
+                away = error
+        if away and not found:
+            raise away
         return found
 
     async def panic(self, on: bool | None = None) -> bool:  # noqa: FBT001  # a switch
@@ -235,20 +256,11 @@ class Store:
 
     async def ping(self) -> None:
         """Ask for a sign of life."""
-        await self._client.command("PING")
+        await self._client.each("PING")
 
     async def check_policy(self) -> None:
-        """`ConfigError` unless the server refuses writes when memory is full: budgets must not be evicted."""
-        info = await self._client.command("INFO", "memory")
-        text = info.decode() if isinstance(info, bytes) else ""
-        lines = dict(line.partition(":")[::2] for line in text.splitlines())
-        policy = lines.get("maxmemory_policy", "").strip()
-        if policy and policy != "noeviction":
-            raise ConfigError(
-                f"the store's maxmemory-policy is {policy}: under memory pressure it would forget budgets and holds. "
-                "Set it to noeviction",
-                param="store.url",
-            )
+        """`ConfigError` unless all servers refuse writes when memory is full: budgets must not be evicted."""
+        await refuse_eviction(self._client)
 
     async def check_schema(self) -> int:
         """See that the keys have a layout we know, and note ours; see `store.schema`. `ConfigError` for a newer one."""

@@ -1,4 +1,6 @@
-"""Real servers for the store's tests: the embedded Valkey always, Debian's Redis with the marker `redis_server`."""
+"""Real servers for the store's tests: the embedded Valkey always, Debian's Redis with the marker `redis_server`, and a
+Redis Cluster of three for the tests that ask for no more than a store.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ from guardproxy.store import embedded
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
 from tests.store.kit import emptied
+from tests.store.monitored import heard
+from tests.store.processes import Nodes, cluster
 
 SERVERS = ["valkey", pytest.param("redis", marks=pytest.mark.redis_server)]
 
@@ -24,15 +28,28 @@ def binary_of(name: str) -> Path | None:
     return Path(found)
 
 
-@pytest.fixture(scope="session", params=SERVERS)
-def server(request: pytest.FixtureRequest) -> Iterator[Embedded]:
-    with embedded.scratch(binary_of(request.param)) as running:
+@pytest.fixture(scope="session", params=[*SERVERS, pytest.param("cluster", marks=pytest.mark.redis_server)])
+def servers(request: pytest.FixtureRequest) -> Iterator[Embedded | Nodes]:
+    if request.param == "cluster":
+        with cluster() as nodes:
+            yield nodes
+        return
+    with embedded.scratch(binary_of(request.param)) as running, heard(running.socket_path) as found:
         yield running
+    assert found.calls
+    assert found.wrong == []  # in no call of any test: keys in several slots, or more than docs/redis.md allows
 
 
 @pytest.fixture
-async def store(server: Embedded) -> AsyncIterator[Store]:
-    async with emptied(server) as made:
+def server(servers: Embedded | Nodes) -> Embedded:
+    if isinstance(servers, Nodes):
+        pytest.skip("is about one server and its socket")
+    return servers
+
+
+@pytest.fixture
+async def store(servers: Embedded | Nodes) -> AsyncIterator[Store]:
+    async with emptied(servers) as made:
         yield made
 
 

@@ -125,7 +125,8 @@ def replace_hold(line: Line) -> Line:
 async def told(store: Store) -> list[dict[str, Any]]:
     """Every key of a store as JSON: name, kind, milliseconds left (-1 = without end), content as the server has it."""
     found = []
-    raw: Any = await store._client.command("KEYS", "*")
+    names: Any = await store._client.each("KEYS", "*")
+    raw = [one for part in names for one in part]
     for key in sorted(raw):
         kind: Any = await store._client.command("TYPE", key)
         left = await store._client.command("PTTL", key)

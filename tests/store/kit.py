@@ -12,6 +12,7 @@ from guardproxy.core.view import Closing, Identity, Opening, RoundFact, TurnFact
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
 from tests.http_store import counted
+from tests.store.processes import Nodes
 
 ORG = "acme"
 TURNS = Line("session", "turns", 1)
@@ -124,17 +125,17 @@ async def used_held(store: Store, scope: str, dimension: str) -> tuple[int, int]
 
 
 async def keys(store: Store) -> set[str]:
-    reply = await store._client.command("KEYS", "*")
-    assert isinstance(reply, list)
-    return {raw.decode() for raw in reply}
+    found = await store._client.each("KEYS", "*")
+    return {raw.decode() for reply in found if isinstance(reply, list) for raw in reply}
 
 
 @contextlib.asynccontextmanager
-async def emptied(server: Embedded) -> AsyncIterator[Store]:
+async def emptied(server: Embedded | Nodes) -> AsyncIterator[Store]:
     """A store with nothing in it, for one event loop."""
-    store = await Store.connect(socket_path=server.socket_path, timeout_ms=5000)
+    url = server.url if isinstance(server, Nodes) else None
+    store = await Store.connect(url, socket_path=server.socket_path, timeout_ms=5000)
     try:
-        await store._client.command("FLUSHALL")
+        await store._client.each("FLUSHALL")
         yield store
     finally:
         await store.close()

@@ -16,7 +16,7 @@ from guardproxy.errors import StoreError
 from guardproxy.store import embedded
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
-from tests.store.kit import Agent
+from tests.store.kit import ORG, Agent
 
 LIMIT_S = 0.25
 SLACK_S = 0.15  # two shared cores: the loop may be late by itself
@@ -269,3 +269,19 @@ async def test_which_errors_are_an_outage(changes: Changes, said: bytes, away: b
         await gone.wait()
         await asyncio.sleep(0)
         server.close()
+
+
+async def test_a_hold_that_no_replica_has_counts_as_no_answer(own_server: Embedded, changes: Changes) -> None:
+    """This server has none. What a failover may forget without harm does not wait."""
+    made = await Store.connect(socket_path=own_server.socket_path, probe_ms=20, replicas=1, on_change=changes)
+    try:
+        assert await made.session_state(ORG, "s") is None
+        began = time.perf_counter()
+        with pytest.raises(StoreError, match="0 of 1 replicas have what it was told"):
+            await Agent(made, session="s").begin()
+        assert time.perf_counter() - began < LIMIT_S
+        await asyncio.sleep(0.3)  # over a probe, which waits for replicas too
+        assert [up for up, _ in changes] == [False]
+        assert not made.up
+    finally:
+        await made.close()

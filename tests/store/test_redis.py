@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -132,3 +133,27 @@ async def test_what_version_0_1_kept_is_as_good_as_none(store: Store) -> None:
     agent = Agent(store, session="s")
     views = [await agent.turn() for _ in range(3)]
     assert [(view.turn, view.closed, len(view.ring)) for view in views] == [(1, False, 0), (2, False, 1), (3, False, 2)]
+
+
+async def test_a_part_that_is_away_does_not_keep_the_others_waiting(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Orgs of a cluster lie on several servers, and what was found is handed out once."""
+    for org in ("a", "b", "c"):
+        await store.begin(Agent(store, session="s", lease_ms=1).opening(org=org))
+    run = store._client.run
+
+    async def partly(script: str, key: bytes, *more: Any) -> object:
+        if key in away:
+            raise StoreError("its primary is away")
+        return await run(script, key, *more)
+
+    away = {b"gp:{a}:"}
+    monkeypatch.setattr(store._client, "run", partly)
+    assert [one.org for one in await store.sweep(offset_ms=1000)] == ["b", "c"]
+    assert [one.org for one in await store.idle_sessions(1, offset_ms=60_000)] == ["b", "c"]
+    with pytest.raises(StoreError, match="is away"):
+        await store.sweep(offset_ms=1000)
+    away.clear()
+    assert [one.org for one in await store.sweep(offset_ms=1000)] == ["a"]
+    assert [one.org for one in await store.idle_sessions(1, offset_ms=60_000)] == ["a"]

@@ -9,7 +9,10 @@ import pytest
 
 from guardproxy.errors import ConfigError, StoreError
 from guardproxy.store import _codec
-from guardproxy.store._wire import Wire, address
+from guardproxy.store._address import address
+from guardproxy.store._redirect import redirected
+from guardproxy.store._server import Server
+from guardproxy.store._wire import Wire
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
 from tests.store.kit import Agent
@@ -32,7 +35,59 @@ def test_urls(url: str, shown: str, hello: tuple[tuple[str, ...], ...]) -> None:
     assert "pass" not in repr(found)
 
 
-@pytest.mark.parametrize("url", ["", None, "http://x", "redis://:secret@x:notaport", "rediss://x?ssl_cert_reqs=maybe"])
+ME = (("AUTH", "me", "p@ss"),)
+SEVERAL = [
+    # url, shown, seeds, service, hello, greeting
+    ("redis+cluster://a:1,b:2", "redis+cluster://a:1,b:2", (("a", 1), ("b", 2)), "", (), ()),
+    (
+        "redis+cluster://me:p%40ss@a,[::1]:7001/0",
+        "redis+cluster://a:6379,::1:7001",
+        (("a", 6379), ("::1", 7001)),
+        "",
+        ME,
+        (),
+    ),
+    ("rediss+cluster://a/", "rediss+cluster://a:6379", (("a", 6379),), "", (), ()),
+    (
+        "redis+sentinel://me:p%40ss@a,b:1/mymaster/2?sentinel_password=other",
+        "redis+sentinel://a:26379,b:1/mymaster",
+        (("a", 26379), ("b", 1)),
+        "mymaster",
+        (*ME, ("SELECT", "2")),
+        (("AUTH", "other"),),
+    ),
+    (
+        "rediss+sentinel://a/m?sentinel_username=you&sentinel_password=other",
+        "rediss+sentinel://a:26379/m",
+        (("a", 26379),),
+        "m",
+        (),
+        (("AUTH", "you", "other"),),
+    ),
+]
+
+
+@pytest.mark.parametrize(("url", "shown", "seeds", "service", "hello", "greeting"), SEVERAL)
+def test_urls_of_several(
+    url: str, shown: str, seeds: tuple[object, ...], service: str, hello: object, greeting: object
+) -> None:
+    found = address(url)
+    assert (found.shown, found.seeds, found.service) == (shown, seeds, service)
+    assert (found.hello, found.greeting) == (hello, greeting)
+    assert (found.tls is not None) is url.startswith("rediss")
+    assert "other" not in repr(found)
+    one = found.at(("c", 3))
+    assert (one.shown, one.hello, one.greeting) == (f"{'rediss' if one.tls else 'redis'}://c:3", hello, ())
+
+
+UNUSABLE = [
+    "", None, "http://x", "redis://:secret@x:notaport", "rediss://x?ssl_cert_reqs=maybe", "redis+cluster://:secret@a/3",
+    "redis+cluster://:secret@a,,b", "redis+cluster://:secret@a:x", "redis+sentinel://:secret@a", "redis+sentinel:///m",
+    "http+cluster://a", "redis+other://a", "redis+sentinel://a/m/x", "rediss://x?ssl_ca_certs=/nowhere",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", UNUSABLE)
 def test_urls_that_cannot_be_used(url: str | None) -> None:
     with pytest.raises(ConfigError) as caught:
         address(url)
@@ -58,10 +113,11 @@ async def test_a_password_and_a_database_are_used(server: Embedded) -> None:
 
 
 @pytest.fixture
-async def writes(store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[bytes]]:
+async def writes(server: Embedded, store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[bytes]]:
     """What is written to the store's connection, write by write."""
     found: list[bytes] = []
     await store.ping()
+    assert isinstance(store._client, Server)
     wire = store._client._wire
     assert isinstance(wire, Wire)
     transport = wire._transport
@@ -108,3 +164,22 @@ async def test_any_number_of_rounds_is_read(store: Store, count: int) -> None:
     view = await agent.begin()
     assert view.steps == count
     assert view.counts == {f"tool:{number}": number + 1 for number in range(count)}
+
+
+SAID = {
+    "MOVED 3999 127.0.0.1:6381": ("MOVED", 3999, "127.0.0.1", 6381),
+    "MOVED 3999 :6381": ("MOVED", 3999, "", 6381),
+    "ASK 1 ::1:7000": ("ASK", 1, "::1", 7000),
+    "ASK 1 node.example:7000": ("ASK", 1, "node.example", 7000),
+    "TRYAGAIN Multiple keys request during rehashing of slot": ("TRYAGAIN", -1, "", 0),
+    "ERR MOVED 1 a:1": None,
+    "MOVED to elsewhere": None,
+    "NOPERM": None,
+}
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_what_a_node_of_a_cluster_says(said: str) -> None:
+    found = redirected(said)
+    assert (found and (found.kind, found.slot, found.host, found.port)) == SAID[said]
+    assert found is None or "set store.url to redis+cluster://" in str(found)

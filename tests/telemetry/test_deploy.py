@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from grafana import build, panels
-from guardproxy import _settings, config
+from guardproxy import _kinds, config
 from guardproxy.core.tool_rules import ToolRules
 from guardproxy.telemetry import semconv
 from guardproxy.telemetry.metrics import TABLE
@@ -82,7 +82,7 @@ def test_the_example_configuration_loads(env):
     tree, _ = config.load(DEPLOY / "guardproxy.example.yaml", env)
 
     assert tree.store.url == env.get("GUARDPROXY_REDIS_URL")
-    assert tree.upstream.url == env.get("OPENAI_BASE_URL", _settings.DEFAULT_UPSTREAM)
+    assert tree.upstream.url == env.get("OPENAI_BASE_URL", _kinds.DEFAULT_UPSTREAM)
     assert tree.policy_value() == config.build({}).policy_value()  # what the file calls defaults are defaults
     assert tree.telemetry.log_format == "json"
 
