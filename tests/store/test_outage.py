@@ -139,10 +139,10 @@ async def test_a_cancelled_call_does_not_shift_the_answers_of_others(store: Stor
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_a_loop_that_was_busy_does_not_take_the_server_for_frozen(
-    server: Embedded, new_loop: Callable[[], asyncio.AbstractEventLoop]
+    own_server: Embedded, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     async def main() -> None:
-        store = await Store.connect(socket_path=server.socket_path)
+        store = await Store.connect(socket_path=own_server.socket_path)  # nobody listens in, which costs it time
         large = "x" * 200_000  # more than one read, and more than the socket holds
         tasks = [asyncio.ensure_future(store._client.command("ECHO", large)) for _ in range(6)]
         for _ in range(3):
