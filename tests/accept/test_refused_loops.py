@@ -87,7 +87,8 @@ class Client:
 
 def calls_in(surface: ModuleType, message: Json) -> list[Json]:
     """The calls in a message as the client writes it, in chat's terms."""
-    found = surface.messages({surface.MESSAGES: [message]}) if message.get("role") == "assistant" else []
+    own = message.get("role") == "assistant" or message.get("type") == "function_call"
+    found = surface.messages({surface.MESSAGES: [message]}) if own else []
     return list(found[0].get("tool_calls") or ()) if found else []
 
 
@@ -105,7 +106,7 @@ def client_of(name: str) -> Client:
 
 
 def _speaks(surface: ModuleType, message: Json) -> bool:
-    return message["role"] == "assistant" and not calls_in(surface, message)
+    return message.get("role") == "assistant" and not calls_in(surface, message)
 
 
 def forever(client: Client, *, heeds: bool) -> Any:

@@ -229,14 +229,14 @@ def test_window_is_bounded(a_round: int) -> None:
 
 
 def test_cost_does_not_grow_with_the_history() -> None:
-    """Counted in hashes: a fresh printer that sees 40 or 400 rounds makes as many."""
+    """Counted in steps: a fresh printer that sees 40 or 400 rounds makes as many."""
 
     class Counting(Fingerprinter):
         made = 0
 
-        def _compute(self, *args: object) -> object:  # type: ignore[override]
+        def step(self, *args: object, **more: object) -> object:  # type: ignore[override]
             self.made += 1
-            return super()._compute(*args)  # type: ignore[arg-type]
+            return super().step(*args, **more)  # type: ignore[arg-type]
 
     made = []
     for amount in (40, 400):

@@ -155,7 +155,6 @@ def test_41_every_kind_that_may_be_ended_is_ended_in_a_scene() -> None:
 
 
 @STREAM
-@pytest.mark.xfail(reason="the surface /v1/responses is not there yet (issue 7)", strict=True, raises=AssertionError)
 async def test_43_function_call_items_are_seen(stream: bool, store: Store, heard: Heard) -> None:
     items: list[Json] = [{"role": "user", "content": "List the processes."}]
     for number in range(REPEAT.cut):

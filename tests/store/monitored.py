@@ -109,10 +109,11 @@ def heard(socket_path: str) -> Iterator[Heard]:
         assert stream.readline() == b"+OK\r\n"
 
         def listen() -> None:
-            for raw in stream:
-                if end in raw:
-                    return
-                found.line(raw)
+            with contextlib.suppress(ValueError):  # closed, where the end was not heard in time
+                for raw in stream:
+                    if end in raw:
+                        return
+                    found.line(raw)
 
         thread = threading.Thread(target=listen)
         thread.start()
