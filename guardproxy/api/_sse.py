@@ -76,11 +76,14 @@ def data_of(event: bytes) -> bytes:
 
 
 def with_data(event: bytes, data: bytes) -> bytes:
-    """The event with one data line holding `data` in the place of all its own; other lines stay."""
+    """The event with one data line holding `data` in the place of all its own; other lines stay.
+
+    What `data_of` takes for a data line is one here: a blank in front of it must not let the old one stand.
+    """
     lines: list[bytes] = []
     put = False
     for line in event.splitlines(keepends=True):
-        if not line.startswith(b"data:"):
+        if not line.lstrip().startswith(b"data:"):
             lines.append(line)
         elif not put:
             put = True

@@ -45,6 +45,13 @@ def test_with_data_keeps_all_other_lines() -> None:
     assert with_data(event, b"[]") == b": hi\r\nevent: x\r\ndata: []\r\nid: 1\r\n\r\n"
 
 
+@pytest.mark.parametrize("event", [b" data: {}\n\n", b"\n\tdata:{}\n\n", b"\r\ndata: {}\n\n"])
+def test_what_is_read_is_what_is_replaced(event: bytes) -> None:
+    assert data_of(event) == b"{}"
+    assert data_of(with_data(event, b"[]")) == b"[]"
+    assert b"{}" not in with_data(event, b"[]")
+
+
 @pytest.mark.parametrize("ending", [b"\n\n", b"\r\n\r\n", b"\r\r", b"\n\r\n", b"\r\n\n"])
 def test_events_end_at_blank_lines(ending: bytes) -> None:
     events = [b"data: 1" + ending, b": c" + ending, b"data: 2" + ending]
