@@ -1,7 +1,7 @@
 """Conversations that Anthropic's API holds (`thread`, beta of 2026): the client is asked to send them whole.
 
 A request that goes on with an earlier answer brings its newest results alone: no calls, no tools, no user message. Who
-judges a run by what it sees would see a new one in each. The protocol has an answer for it: a thread that is not found is
+judges a run by what it sees would see a new one each time. The protocol has an answer for it: a thread not found is
 begun again with the whole conversation, and the SDKs do so by themselves (their tool runner then does without threads).
 """
 

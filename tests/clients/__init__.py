@@ -15,6 +15,8 @@ the environment, `{here}` the folder, `{home}` an empty home, `{task}` what is a
 - `session`: where the run's name comes from: `derived`, `header NAME`, `body NAME.NAME`, `path`;
 - `accept`: exit codes at the end of a run that was cut (`cut`) or refused (`refused`); `most`: requests after the cut
   (`cut`), or in all where each is refused (`refused`);
+- `delegate`: the call (`tool`, `arguments`) that sends a sub-agent; `end`: how the model says its last word, where that
+  is a call or has a form of its own (`{final}`); `before`: commands run first; `silent`: its answer is not shown;
 - `scenes`: names of those that are played; `not`: scene → why it cannot be played.
 """
 

@@ -30,7 +30,7 @@ def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(description="real clients against the proxy")
     parser.add_argument("names", nargs="*", help="folders of tests/clients; without any: all")
-    parser.add_argument("--scene", action="append", default=[], help="only this one; nothing is written")
+    parser.add_argument("--scene", action="append", default=[], help="only this one")
     parser.add_argument("--table", action="store_true", help="only write the table of what is known")
     arguments = parser.parse_args()
     chosen = [load(name) for name in arguments.names] or list(clients())
@@ -40,9 +40,8 @@ def main() -> int:
     if INSIDE not in os.environ:
         return _outside(chosen)
     results = asyncio.run(_play(chosen, arguments.scene))
-    if not arguments.scene:
-        table.keep(results)
-        table.write()
+    table.keep(results)
+    table.write()
     wrong = [
         f"{name}, {way}, {scene}: {result['wrong']}"
         for name, found in results.items()

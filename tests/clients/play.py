@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from tests.clients import Client, Json, Way, fill
 from tests.clients.environment import programs
 from tests.clients.provider import Provider
-from tests.clients.scenes import FILES, SCENES, Played, Scene, Wrong, judge
+from tests.clients.scenes import FILES, PAGES, SCENES, Played, Scene, Wrong, judge, wanted
 from tests.clients.tap import Exchange, tap
 from tests.running import Running
 
@@ -34,9 +34,7 @@ async def play(client: Client, proxy: Running, provider: Provider, only: Mapping
     for way in client.ways:
         results: Json = {}
         for scene in SCENES.values():
-            if why := way.get("not", {}).get(scene.name):
-                results[scene.name] = {"not": why}
-            elif scene.name in way.get("scenes", SCENES) and (not only or scene.name in only):
+            if scene.name in wanted(way) and (not only or scene.name in only):
                 results[scene.name] = await _result(client, way, scene, proxy, provider)
                 print(f"{client.name:16} {way.name:32} {scene.name:10} {results[scene.name]}", flush=True)
         found[way.name] = results
@@ -90,7 +88,7 @@ async def _run(way: Way, home: Path, places: Mapping[str, str]) -> tuple[int | N
     """Start the client and wait for its end; exit code (None: it had to be ended) and what it printed."""
     work = home / "work"
     work.mkdir()
-    for file in FILES:
+    for file in (*FILES, *PAGES):
         (work / file).write_text("hello\n" if file == FILES[0] else f"text of {file}\n")
     setup = way.get("setup", {})
     for path, text in {**setup.get("files", {}), **way.get("files", {})}.items():

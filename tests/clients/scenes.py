@@ -18,6 +18,9 @@ Json = dict[str, Any]
 FILES = ("note.txt", "other.txt", "third.txt", "fourth.txt")
 """In the client's folder; the first says hello."""
 
+PAGES = ("page0.txt", "page1.txt", "page2.txt")
+"""More of them, each read once."""
+
 FINAL = "The note says hello."
 ENOUGH = 60
 """Turns after which the model ends by itself, so that a loop that nobody ends costs no more."""
@@ -122,6 +125,32 @@ def _parallel(way: Way) -> Callable[[int, Json], Said]:
     return lambda n, _body: _end(way, n) if n else _say(way, n, *FILES[:3], slow=True)
 
 
+def _mixed(way: Way) -> Callable[[int, Json], Said]:
+    """A loop up to where its call is refused; then that call beside a new one, then new ones alone."""
+
+    def script(number: int, _body: Json) -> Said:
+        if number < EXECUTED:
+            return _say(way, number, FILES[0])
+        page = number - EXECUTED
+        if page >= len(PAGES):
+            return _end(way, number)
+        return _say(way, number, *(() if page else (FILES[0],)), PAGES[page])
+
+    return script
+
+
+def _delegate(way: Way) -> Callable[[int, Json], Said]:
+    """Hands the work to a sub-agent, which reads the note and reports; the order of both does not matter."""
+    work = way.get("delegate")
+
+    def script(number: int, _body: Json) -> Said:
+        if not number:
+            return Said(calls=[(work["tool"], json.dumps(work["arguments"]), "call_n000d00")])
+        return _say(way, number, FILES[0]) if number == 1 else _end(way, number)
+
+    return script
+
+
 def _obedient(way: Way) -> Callable[[int, Json], Said]:
     """Repeats one call, but keeps to `tool_choice`, as the API of a real provider makes it."""
 
@@ -163,6 +192,30 @@ def _judge_parallel(played: Played) -> None:
     texts = json.dumps(played.asked[1].request.json)
     must(all(f"text of {file}" in texts for file in FILES[1:3]), "a result of the parallel calls is missing")
     played.facts["requests"] = 2
+
+
+def _judge_mixed(played: Played) -> None:
+    """Calls that go on with a loop are taken out of an answer, those beside them are made, and no result is lost."""
+    played.facts["actions"] = spell(played.actions())
+    must(played.code == 0, f"exit {played.code}: {played.output[-600:]}")
+    must(FINAL in played.output or played.way.get("silent", False), f"the answer is missing: {played.output[-600:]}")
+    handed = [call["function"]["arguments"] for one in played.answers() for call in one.get("tool_calls") or ()]
+    same = sum(FILES[0] in arguments for arguments in handed)
+    must(same <= EXECUTED, f"{same} equal calls were handed on: {spell(played.actions())}")
+    played.facts["calls"] = same
+    last = json.dumps(played.turns[-1].body)
+    for page in PAGES:
+        must(sum(page in arguments for arguments in handed) == 1, f"the call for {page} was not handed on once")
+        must(f"text of {page}" in last, f"the result of {page} did not reach the model")
+
+
+def _judge_delegate(played: Played) -> None:
+    must(set(played.actions()) <= set(SPARED), f"a healthy run was told {spell(played.actions())}")
+    must(played.code == 0, f"exit {played.code}: {played.output[-600:]}")
+    must(len(played.asked) >= 4, f"{len(played.asked)} requests: nobody was sent")
+    threads = {one.answer.headers.get("x-guardproxy-session-id") for one in played.asked}
+    must(len(threads) == 1, f"a sub-agent is another run: {threads}")
+    played.facts["requests"] = len(played.asked)
 
 
 def _judge_loop(played: Played) -> None:
@@ -220,12 +273,23 @@ SCENES: Mapping[str, Scene] = {
     for scene in (
         Scene("healthy", _healthy, _judge_healthy),
         Scene("parallel", _parallel, _judge_parallel),
+        Scene("mixed", _mixed, _judge_mixed),
         Scene("loop", _obedient, _judge_ended),
         Scene("deaf", _deaf, _judge_ended),
         Scene("cut", _healthy, _judge_cut, cut=2),
         Scene("refused", _healthy, _judge_refused, "refused-model"),
+        Scene("sub-agent", _delegate, _judge_delegate),
     )
 }
+
+
+def wanted(way: Way) -> list[str]:
+    """The scenes that are played: those that the file names, else all but such as it has a reason against.
+
+    `sub-agent` needs to know how one is sent (`delegate`).
+    """
+    against = {*way.get("not", {}), *(() if way.get("delegate") else ("sub-agent",))}
+    return [name for name in way.get("scenes", SCENES) if name not in against]
 
 
 def judge(scene: Scene, played: Played) -> None:
@@ -247,7 +311,7 @@ def named(played: Played) -> None:
         names.add(name)
         wanted = {
             "derived": lambda name=name: name,
-            "header": lambda one=one: one.request.headers.get(where, "no such header"),
+            "header": lambda one=one: next(filter(None, map(one.request.headers.get, where.split(", "))), "no header"),
             "body": lambda one=one: _inside(one.request.json, where.split(".")),
             "path": lambda: played.run,
         }[source]()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from tests.clients import GATES, HERE, ROOT, Client, Json, Way, clients, fill
-from tests.clients.scenes import SCENES
+from tests.clients.scenes import SCENES, wanted
 
 RESULTS = HERE / "results.json"
 PAGE = ROOT / "docs" / "clients.md"
@@ -22,9 +22,20 @@ def results() -> Json:
 
 
 def keep(played: Mapping[str, Json]) -> None:
-    """Write results of some clients beside those of the others."""
+    """Write results beside those of other clients, other ways and other scenes, as far as they are still wanted."""
     known = {client.name: client for client in clients()}
-    whole = {name: result for name, result in {**results(), **played}.items() if name in known}
+    whole = {name: result for name, result in results().items() if name in known}
+    for name, result in played.items():
+        before = whole.get(name, {})
+        ways = before["ways"] if before.get("packages") == result["packages"] else {}
+        found = {way: {**ways.get(way, {}), **scenes} for way, scenes in result["ways"].items()}
+        whole[name] = {
+            "packages": result["packages"],
+            "ways": {
+                way.name: {scene: found[way.name][scene] for scene in wanted(way) if scene in found[way.name]}
+                for way in known[name].ways
+            },
+        }
     RESULTS.write_text(json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
 
 
@@ -57,20 +68,19 @@ def _row(client: Client, way: Way, result: Json) -> list[str]:
     name = f"{gate}{client.title}{gate} {client.version}" if way is client.ways[0] else "〃"
     source, _, where = way.get("session", "derived").partition(" ")
     from_ = {"derived": "derived", "path": "`/s/RUN`"}.get(source, f"{source} `{where}`")
-    return [name, way.name, from_, *[_cell(result.get(scene), scene) for scene in SCENES]]
+    cells = [str(way.get("not", {}).get(scene) or _cell(result.get(scene))) for scene in SCENES]
+    return [name, way.name, from_, *cells]
 
 
-def _cell(result: Json | None, scene: str) -> str:
+def _cell(result: Json | None) -> str:
     if result is None:
         return ""
-    if "not" in result:
-        return str(result["not"])
     if "wrong" in result:
         return "**wrong**"
-    if "calls" in result:
-        after = f", then {result['after']}" if result.get("after") else ""
-        return f"{result['calls']} calls: {result['actions']}{after}"
-    return f"ok, {result['requests']}" if "requests" in result else "ok"
+    shown = [str(result["requests"])] if "requests" in result else []
+    shown += [f"{result['calls']} calls"] if "calls" in result else []
+    shown += [f"then {result['after']} more"] if result.get("after") else []
+    return ", ".join(["ok", *shown])
 
 
 def _setup(client: Client) -> str:

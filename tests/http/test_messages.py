@@ -88,7 +88,7 @@ async def test_errors_before_a_turn_too(store: Store) -> None:
 
 @STREAM
 async def test_of_a_conversation_that_the_provider_holds_the_whole_is_asked_for(stream: bool, store: Store) -> None:
-    """As the tool runner of Anthropic's SDK sends them: on its own, what is new would be another run in each request."""
+    """As the tool runner of Anthropic's SDK sends it: by itself, what is new would be a run of its own each time."""
     more = {"thread": {"type": "continue", "previous_message_id": "msg_1"}, "tools": None, "stream": stream}
     async with live(store, surface=surface) as running:
         refused = await running.post(asked(user(result("c1", "r")), **more), VERSION)
