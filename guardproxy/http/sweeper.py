@@ -68,7 +68,8 @@ class Sweeper:
 
 async def claim(store: Store, run: RunEnd) -> bool:
     """Whether this process is the one of all workers and machines that tells of this end."""
-    return await store.runs.seal(run.org, run.session, run.started_ms, run.segment)
+    finalized = run.outcome == "finalized"
+    return await store.runs.seal(run.org, run.session, run.started_ms, run.segment, finalized=finalized)
 
 
 async def _sweep(store: Store) -> None:

@@ -39,14 +39,19 @@ class Segment:
     """What the store says of a session's trace (`traceparent` in `state.lua`).
 
     `caller` is the header with which it was adopted. A trace is of a bounded stretch of a run: `number` counts from 0,
-    `since_ms` is when it began (0 = with the session), `ended` when the one before it began and ended, where this turn
-    has to send that one's root.
+    `since_ms` is when it began (0 = with the session), `turn` which turn began it, `ended` when the one before it began
+    and ended, where that turn has to send its root.
     """
 
     caller: str = ""
     number: int = 0
     since_ms: int = 0
+    turn: int = 0
     ended: tuple[int, int] | None = None
+
+    def begins(self, turn: int, now_ms: int) -> bool:
+        """Whether it begins with this turn."""
+        return self.number > 0 and (turn, now_ms) == (self.turn, self.since_ms)
 
 
 WHOLE = Segment()
@@ -62,7 +67,7 @@ def read_segment(text: str) -> Segment:
         return Segment(text)
     try:
         ended = (int(told[4]), int(told[5])) if told[3] == "r" else None
-        return Segment(caller, int(told[0]), int(told[1]), ended)
+        return Segment(caller, int(told[0]), int(told[1]), int(told[2]) + 1, ended)
     except (ValueError, IndexError):
         return Segment(caller)
 

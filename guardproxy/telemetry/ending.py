@@ -43,7 +43,7 @@ class RunEnd:
 def segment_end(report: TurnReport) -> RunEnd | None:
     """The stretch of a run that ended before this turn, where this turn has to tell of it."""
     segment, view = read_segment(report.view.traceparent), report.view
-    if segment.ended is None or segment.since_ms != view.now_ms:
+    if segment.ended is None or not segment.begins(view.turn, view.now_ms):
         return None
     since_ms, ended_ms = segment.ended
     before = replace(report, usage=NO_USAGE, cost_microusd=0, attempts=(), objected=(), decision=Decision("pass"))

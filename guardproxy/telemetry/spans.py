@@ -165,7 +165,7 @@ class Spans:
                 parent = remote
             else:
                 links.append(Link(remote, {s.LINK_TYPE: "caller"}))
-        if trace.segment.number and trace.segment.since_ms == report.view.now_ms:
+        if trace.segment.number and trace.segment.begins(report.view.turn, report.view.now_ms):
             links += self._previous(report.org, report.session, report.view.session_started_ms, trace.segment)
         status = _ERROR if report.status >= 500 else _UNSET
         name = f"{report.method} {report.route}"

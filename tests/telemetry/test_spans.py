@@ -197,7 +197,7 @@ def part(number, *told, turns=range(1, 3)):
 
 
 async def test_what_comes_after_the_root_is_another_trace():
-    """The store says so; all workers derive the same ids; the first turn of it, and its root, link to the one before."""
+    """The store says so, all workers derive the same ids; its first turn and its root link to the one before."""
     began = view(8).now_ms
     later = part(1, began, 7, "o", turns=(8, 9))
     end = RunEnd("acme", "s-1", "finished", T0 // 10**6, began + 99, segment=1, segment_ms=began)
