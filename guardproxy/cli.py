@@ -111,6 +111,8 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
 def _add_trace(parser: argparse.ArgumentParser) -> None:
     _add_org(parser)
     parser.add_argument("session", metavar="SESSION", help="its id, as in x-guardproxy-session-id")
+    source = "not the store: a log of `serve`, or spans that a collector wrote (OTLP JSON lines); - is what is piped in"
+    parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help=source)
 
 
 def _add_false_alarm(parser: argparse.ArgumentParser) -> None:
@@ -207,6 +209,9 @@ def _replay(given: argparse.Namespace) -> int:
 def _trace(given: argparse.Namespace) -> int:
     from guardproxy.http import reach, trace  # noqa: PLC0415 - heavy
 
+    if given.source:
+        trace.show_file(given.source, given.session, "" if given.org == "default" else given.org)
+        return OK
     trace.show(_reaching(given), given.org, given.session, reach.options(given.config, given.data_dir))
     return OK
 
