@@ -57,7 +57,7 @@ class Other:
 def exempted(file: Path, labels: Path, policy: Policy, rules: Rules = DEFAULT_RULES) -> Other:
     """The same configuration with the exemptions of a file of labels, as they are in the recording `file`."""
     found = labelled.read(labels, (*RULES, "equal_request"))
-    every = labelled.resolve(found, lambda: _recorded(file), Fingerprinter(KEY, rules))
+    every = labelled.resolve(found, lambda: sessions_of(file), Fingerprinter(KEY, rules))
     return Other(f"the labels of {labels}", policy, rules, every, frozenset(run.id for run in found))
 
 
@@ -117,7 +117,7 @@ def run(
         pairs = [(_judge(run, policy, printer), _judge(run, other.policy, printer) if other else None) for run in found]
         for report, compared in pairs if as_json else ():
             out.write(_line(report, compared))
-    for recorded in _recorded(file) if not pairs else ():
+    for recorded in sessions_of(file) if not pairs else ():
         report = Player(recorded, policy, printer).report()
         compared = Player(recorded, other.policy, second, other.exemptions).report() if other else None
         pairs.append((report, compared))
@@ -157,8 +157,8 @@ def _may_write(html: Path, file: Path) -> bool:
     return True
 
 
-def _recorded(file: Path) -> Iterator[dict[str, Any]]:
-    """The sessions of a file, with a bar on the terminal where it is long."""
+def sessions_of(file: Path) -> Iterator[dict[str, Any]]:
+    """The sessions of a file, with a bar on the terminal where it is long. BadAsk and ConfigError as in `read`."""
     raw, packed = _opened(file)
     with raw, _progress(file) as bar:
         task = bar.add_task(file.name, total=file.stat().st_size)
