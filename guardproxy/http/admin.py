@@ -94,7 +94,8 @@ class Admin:
         """
         sight = self._sight
         where = dict(sight.upstreams())
-        (store, missing), *seen = await asyncio.gather(self._store(), *(self._upstream(url) for url in where.values()))
+        looks = asyncio.gather(*(self._upstream(url) for url in where.values()))
+        (store, missing), seen = await asyncio.gather(self._store(), looks)
         wrong = [said for said in seen if said != "ok"]
         parts = {
             "workers": "ok" if sight.workers() else "none serves",
