@@ -1,4 +1,4 @@
-"""Odd streams of providers through the proxy, on every surface: bytes are untouched, usage is settled as it was said."""
+"""Odd streams of providers through the proxy, on every surface: untouched bytes, and usage settled as it was said."""
 
 from __future__ import annotations
 
