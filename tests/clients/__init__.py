@@ -10,7 +10,7 @@ library, the small program that its documentation shows. In that file `{base}` i
 - `setup`: what a user does, which is what is shown in docs/clients.md: `env`, `files` (path under the home → content),
   `code` (lines of the program), `text` (how it is shown, in place of the former);
 - `env`, `files`: what keeps the client quiet, unattended and at home besides;
-- `start`: the command; `surface`; `call`: what the scripted model does: `tool`, `arguments`, with `{file}` and `{work}`,
+- `start`: the command; `surface`; `call`: what the model does: `tool`, `arguments` with `{file}` and `{work}`,
   `slow`: arguments of the same that take a second; or `text`; `tools = false`: of a client that has no tools;
 - `session`: where the run's name comes from: `derived`, `header NAME`, `body NAME.NAME`, `path`;
 - `accept`: exit codes at the end of a run that was cut (`cut`) or refused (`refused`); `most`: requests after the cut

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,7 @@ def main() -> int:
     parser.add_argument("--scene", action="append", default=[], help="only this one")
     parser.add_argument("--table", action="store_true", help="only write the table of what is known")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is ended, too
     chosen = [load(name) for name in arguments.names] or list(clients())
     if arguments.table:
         table.write()
