@@ -17,6 +17,7 @@ library, the small program that its documentation shows. In that file `{base}` i
   (`cut`), or in all where each is refused (`refused`);
 - `delegate`: the call (`tool`, `arguments`) that sends a sub-agent; `end`: how the model says its last word, where that
   is a call or has a form of its own (`{final}`); `before`: commands run first; `silent`: its answer is not shown;
+- `calls`: equal calls that may be handed on, where a reason is given for more than elsewhere;
 - `scenes`: names of those that are played; `not`: scene → why it cannot be played.
 """
 

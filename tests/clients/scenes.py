@@ -78,7 +78,8 @@ class Played:
         call = self.way.get("call")
         if "text" in call:
             return sum(call["text"].partition("{")[0] in (one["content"] or "") for one in self.answers())
-        return sum(bool(one.get("tool_calls")) for one in self.answers())
+        made = [[one["function"]["name"] for one in answer.get("tool_calls") or ()] for answer in self.answers()]
+        return sum(call["tool"] in names for names in made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +233,7 @@ def _judge_loop(played: Played) -> None:
     must("nudge" in actions, f"not nudged: {spell(actions)}")
     first = actions.index("nudge")
     must(b"[guardproxy]" in json.dumps(played.turns[first].body).encode(), "the nudge did not reach the model")
-    most = IN_TEXT if "text" in played.way.get("call") else EXECUTED
+    most = played.way.get("calls", IN_TEXT if "text" in played.way.get("call") else EXECUTED)
     must(played.executed() <= most, f"{played.executed()} equal calls were handed on: {spell(actions)}")
     must({"finalize", "cut"} & set(actions) != set(), f"not ended: {spell(actions)}")
     played.facts["calls"] = played.executed()
