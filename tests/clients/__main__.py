@@ -67,7 +67,9 @@ def _outside(chosen: list[Client]) -> int:
     if failed:
         return 1
     command = [sys.executable, "-m", "tests.clients", *sys.argv[1:]]
-    alone = ["unshare", "--map-root-user", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+    # Processes of its own, too: what a client leaves behind as a daemon ends with the run.
+    alone = ["unshare", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    alone += ["sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
     if not all(map(shutil.which, ("unshare", "ip"))) or subprocess.run([*alone, "true"], check=False).returncode:
         print("no network namespace here: only proxies that lead nowhere keep the clients at home", file=sys.stderr)
         alone = []
