@@ -180,6 +180,26 @@ async def test_an_error_of_the_provider_is_passed_on_and_costs_nothing(store: St
         assert {*(await counters(store)).values()} == {(0, 0)}
 
 
+@pytest.mark.parametrize("name", ASKED)
+async def test_a_client_that_leaves_holds_nothing(store: Store, name: str) -> None:
+    """The place is free again, whatever its request has cost."""
+    path, body, _ = ASKED[name]
+    async with live(store, prices=PRICES, budgets=[budget("org", "concurrent_requests", 1, None)]) as running:
+        never = asyncio.Event()
+        running.provider.script = lambda _got: Said(raw=b"{}", wait=never.wait())
+        asking = asyncio.ensure_future(running.post(body, path=path))
+        async with asyncio.timeout(5):
+            while not running.provider.got:
+                await asyncio.sleep(0.005)
+            assert await counters(store) == {"n:org: concurrent_requests": (0, 1)}
+            asking.cancel()
+            while await counters(store) != {"n:org: concurrent_requests": (0, 0)}:
+                await asyncio.sleep(0.005)
+        never.set()
+        running.provider.script = said
+        assert (await post(running, name)).status == 200
+
+
 async def test_a_stream_that_breaks_off_is_told_and_paid_for(store: Store, heard: Heard) -> None:
     async with live(store, heard) as running:
         event = b"data: " + json.dumps({**completion("x" * 400), "choices": [{"text": "x" * 400}]}).encode() + b"\n\n"
