@@ -73,6 +73,7 @@ async def test_counted_priced_and_untouched(store: Store, heard: Heard, name: st
             assert (report.surface, report.route) == (path.rsplit("/", 1)[1], path)
             assert (report.usage.input, report.usage.output, report.usage.estimated) == (given, made, False)
             assert report.cost_microusd == cost
+            assert name != "embedding" or (report.outcome, report.view.thread) == ("", "aside")
             got = running.provider.got[-1]
             assert got.path == path + "?a=1"
             sent = running.provider.sent[-1]
@@ -327,3 +328,17 @@ async def test_an_answer_about_what_was_paid_before_is_not_paid_again(store: Sto
             assert answer.status == 200
         await running.proxy.quiet()
         assert {*(await counters(store)).values()} <= {(0, 0)}
+
+
+async def test_what_passes_passes_and_what_is_known_is_refused(store: Store) -> None:
+    """`policy.unmetered: pass` means it; but what was spent there is missing to all that is metered."""
+    budgets = [budget("org", "cost_usd", 0.001)]
+    async with live(store, prices=PRICES, budgets=budgets, policy={"unmetered": "pass"}) as running:
+        running.provider.script = lambda _got: Said(raw=ANSWERS["json"][2])
+        for _ in range(3):
+            assert (await running.post(IMAGES, path="/v1/images/generations")).status == 200
+            await running.proxy.quiet()
+        for name in ASKED:
+            refused = await post(running, name)
+            assert (refused.status, refused.json["error"]["code"]) == (400, "budget_exceeded")
+        assert {*(await counters(store)).values()} == {(3 * 1010, 0)}
