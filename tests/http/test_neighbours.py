@@ -224,6 +224,22 @@ async def test_the_same_again_is_no_loop(store: Store, name: str, headers: Json)
             assert "x-guardproxy-notice" not in answer.headers
 
 
+async def test_nothing_is_kept_of_an_embedding_that_is_nobodys(store: Store) -> None:
+    """There are many of them, and no run comes back to one."""
+    async with live(store, budgets=[budget("org", "cost_usd", 1)]) as running:
+        running.provider.script = said
+        for _ in range(3):
+            answer = await post(running, "embedding")
+            assert answer.headers["x-guardproxy-session-id"].startswith("aside ")
+        named = await post(running, "embedding", {"x-guardproxy-session-id": "aside x"})
+        assert named.headers["x-guardproxy-session-id"] == "aside%20x"
+        kept = [key.decode() for key in await store._client.command("KEYS", "gp:{default}:*") if b":k:" not in key]
+        assert not [key for key in kept if "aside " in key], kept
+        assert "gp:{default}:s:aside%20x" in kept
+        assert await store._client.command("ZRANGE", "gp:{default}:idle", "0", "-1") == [b"aside%20x"]
+        assert await store._client.command("ZCARD", "gp:{default}:holds") == 0
+
+
 async def test_an_embedding_is_no_turn_and_not_the_main_thread(store: Store) -> None:
     """An agent looks up what it knows before it asks: its first turn is still the first, its words still a span's."""
     async with live(store) as running:
