@@ -71,7 +71,7 @@ def assemble(
             max_in_flight=config.overload.max_in_flight,
         ),
         lease_ms=round(config.store.lease_seconds * 1000),
-        fail_closed=closed,
+        on_failure=config.store.on_failure,
         clock_offset=clock_offset,
     )
     proxy.where = where
