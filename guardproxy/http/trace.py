@@ -39,6 +39,13 @@ def show(config: Config, org: str, session: str, where: str = "") -> None:
         return records, people, await standing(store, org, session, where)
 
     records, people, stands = reach.ask(config, work)
+    table(records, session, people, stands)
+
+
+def table(
+    records: Sequence[TurnRecord], session: str, people: Sequence[tuple[int, str]], stands: Sequence[str]
+) -> None:
+    """Print it. `people`: when somebody did something, and what; `stands`: lines below."""
     console = Console(markup=False, highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = WIDE
