@@ -78,7 +78,7 @@ def shell(data: Path, lines: list[str], token: str = "", store: dict[str, str] |
         text=True,
         check=False,
         env=plain,
-        timeout=60,
+        timeout=180,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -189,19 +189,21 @@ def test_what_operators_do(tmp_path: Path, upstream: str, store: dict[str, str])
         out = shell(proxy.data, [*commands(), TOKEN], store=store)
         (key, other), token = SECRET.findall(out), out.rpartition("token ")[2].strip()
 
-        def told(method: str, path: str, body: Any = None, who: str = token) -> Any:
+        def told(method: str, path: str, body: Any = None, who: str = token, status: int = 200) -> Any:
             try:
                 return admin(proxy, who, method, path, body)
             except urllib.error.HTTPError as error:
                 with error:
-                    return error.code
+                    said = error.code, error.read()
+            assert said[0] == status, said
+            return None
 
         def answers(secret: str, status: int, seconds: float = 2.0) -> None:
             """Every worker answers so, within that time: connections are spread over them."""
             began, row = time.monotonic(), 0
             while row < 12:
                 row = row + 1 if ask(proxy.base, secret, str(time.monotonic_ns()))[0] == status else 0
-                assert row >= 12 or time.monotonic() - began < seconds + 2, f"not {status}"
+                assert row >= 12 or time.monotonic() - began < seconds + 6, f"not {status}"
 
         answers(key, 200)
         session = ask(proxy.base, key, "a run")[1]["x-guardproxy-session-id"]
@@ -226,28 +228,19 @@ def test_what_operators_do(tmp_path: Path, upstream: str, store: dict[str, str])
         answers(key, 200)
         told("POST", f"/sessions/{session}/pause?org=acme", {"why": "a look"})
         assert told("GET", f"/sessions/{session}?org=acme")["state"] == "paused"
-        assert told("GET", f"/sessions/{session}?org=globex") == 404
+        told("GET", f"/sessions/{session}?org=globex", status=404)
         until(lambda: sum(one["requests"] for one in told("GET", "/usage?org=acme&by=team")["items"]) >= 50)
         only = told("POST", "/tokens", {"name": "globex's own", "role": "owner", "org": "globex"})
-        assert told("GET", "/keys?org=acme", who=only["secret"]) == 403
+        told("GET", "/keys?org=acme", who=only["secret"], status=403)
         assert len(told("GET", "/keys?org=globex", who=only["secret"])["items"]) == 1
         assert told("GET", "/approvals?org=globex", who=only["secret"])["items"] == []
-        told("DELETE", f"/tokens/{only['id']}")
-        until(lambda: told("GET", "/keys?org=globex", who=only["secret"]) == 401, 5)
+        assert told("POST", f"/tokens/{only['id']}/revoke", {"why": "left"})
+        until(lambda: told("GET", "/keys?org=globex", who=only["secret"], status=401) is None, 5)
         told("POST", "/erase?org=acme", {"session": session})
-        assert told("GET", f"/sessions/{session}?org=acme") == 404
-        told("POST", "/erase", {"org": "acme"})
+        told("GET", f"/sessions/{session}?org=acme", status=404)
+        told("POST", "/erase?org=acme", {"org": "acme"})
         answers(key, 401)
         answers(other, 200)
-        what = [one["what"] for one in told("GET", "/audit?limit=100")["items"]]
-        expected = {
-            "team.create",
-            "budget.create",
-            "panic.on",
-            "panic.off",
-            "key.rotate",
-            "team.update",
-            "session.pause",
-        }
-        assert set(what) >= expected | {"token.create", "token.revoke"}, what
+        what = {one["what"].partition(".")[0] for one in told("GET", "/audit?limit=100")["items"]}
+        assert what >= {"team", "key", "budget", "panic", "session", "token", "erase", "org"}, what
         assert proxy.stop() == 0

@@ -48,7 +48,7 @@ def assemble(
 ) -> Proxy:
     """A worker's proxy for a configuration; call `start` on it inside the running loop.
 
-    `where`: options with which commands reach its store.
+    `where`: options with which commands reach its store, for whoever sits at this machine.
     """
     upstream, upstreams = _upstreams_of(config, telemetry)
     private = frozenset(config.outgoing.private_hosts)
@@ -74,7 +74,7 @@ def assemble(
         on_failure=config.store.on_failure,
         clock_offset=clock_offset,
     )
-    proxy.where = where
+    proxy.where = where if config.auth.mode == "none" else ""  # paths of this machine are nothing for who has a key
     return proxy
 
 

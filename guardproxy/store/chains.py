@@ -10,7 +10,6 @@ from __future__ import annotations
 from guardproxy.store._client import Client
 from guardproxy.store._codec import prefix
 
-
 MARK = b"run\0"
 """Begins a value; one without it was kept by an earlier version, of nobody knows which run."""
 
