@@ -289,7 +289,7 @@ class Overload(Section):
 class TelemetrySection(Section):
     """Metrics and spans over OTLP/HTTP when there is an endpoint; /metrics and the log are always there.
 
-    `log_format: auto` is text on a terminal and JSON elsewhere.
+    `log_format: auto` is text on a terminal and JSON elsewhere. `genai_metrics: both` adds names of GenAI v0.1.0.
     """
 
     otlp_endpoint: kinds.OptionalHttpUrl = None
@@ -297,3 +297,4 @@ class TelemetrySection(Section):
     sample_ratio: Annotated[Amount, Field(ge=0, le=1)] = 1.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "text", "json"] = "auto"
+    genai_metrics: Literal["usual", "both"] = "usual"

@@ -32,6 +32,7 @@ from guardproxy.http.route import Target
 from guardproxy.http.sealed import Sealer
 from guardproxy.http.server import Server
 from guardproxy.http.tenancy import TENANT, Tenancy
+from guardproxy.http.timing import Timing
 from guardproxy.http.turn import Turn
 from guardproxy.http.upstream import Upstream
 from guardproxy.http.upstreams import Upstreams
@@ -106,6 +107,7 @@ class Proxy:
         self.webhook = webhook
         self.tenancy = tenancy
         self.budgets = budgets or Budgets()
+        self.timing = Timing(telemetry)
         self.turns: set[Turn] = set()
         self.in_flight = self.arriving = 0  # requests that are here, and whose body is still coming
         self.draining = False
@@ -266,6 +268,7 @@ class Proxy:
                 _log.error("a detector failed, its turns go on without it: %s", error)
         if turn.report is not None:
             self.telemetry.report(turn.final_report())
+            self.timing.turn(turn.seen, turn.chosen.policy)
 
     def tell(self, kind: str, org: str, session: str, about: str, data: Mapping[str, object]) -> None:
         """Tell the webhook, if there is one. `about` and the kind name the event: it is told once."""

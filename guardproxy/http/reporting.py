@@ -78,6 +78,7 @@ def _more(report: TurnReport, turn: Turn, view: View) -> None:
     report.user = ask.declared.user
     report.labels = ask.declared.labels
     report.policy = turn.chosen.label
+    report.team = turn.tenant.team
 
 
 def _cost(turn: Turn, last: Usage) -> int:

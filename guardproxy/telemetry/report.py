@@ -147,6 +147,7 @@ class TurnReport:
     user: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     policy: str = ""
+    team: str = ""
 
     @property
     def intervention(self) -> tuple[str, str]:

@@ -9,7 +9,9 @@ from hypothesis import given, strategies as st
 
 from guardproxy.core.model import Decision, Flag, Line, Usage
 from guardproxy.telemetry import RunEnd, semconv
-from guardproxy.telemetry.metrics import BY_NAME, MAX_SERIES, MAX_VALUES, MAX_VALUES_ELSE, TABLE, Meter, RunMetrics
+from guardproxy.telemetry._bounds import MAX_SAMPLES, MAX_SERIES, MAX_VALUES, MAX_VALUES_ELSE
+from guardproxy.telemetry._latest import latest
+from guardproxy.telemetry.metrics import BY_NAME, TABLE, Meter, RunMetrics
 from guardproxy.telemetry.report import Attempt, Objected, Server, run_end
 from tests.telemetry.reports import SECOND, cut, eventful, life, nudged, refused, step, turn, view
 
@@ -53,8 +55,8 @@ CLIENT = ("chat", "openai", "gpt-4o", "gpt-4o-2024-08-06", "api.openai.com")
         (turn(1), "guardproxy.tokens", ("acme", "gpt-4o", "input"), 1000),
         (turn(1), "guardproxy.tokens", ("acme", "gpt-4o", "cache_read"), 400),
         (turn(1), "guardproxy.tokens", ("acme", "gpt-4o", "reasoning"), 0),
-        (turn(1), "guardproxy.cost.usd", ("acme", "gpt-4o"), 0.0015),
-        (turn(1, cost_microusd=None), "guardproxy.cost.usd", ("acme", "gpt-4o"), 0),
+        (turn(1), "guardproxy.cost.usd", ("acme", "core", "gpt-4o"), 0.0015),
+        (turn(1, cost_microusd=None), "guardproxy.cost.usd", ("acme", "core", "gpt-4o"), 0),
         (turn(2), "guardproxy.tool.calls", ("read_file", "ok"), 1),
         (turn(2, steps=(step(flags=Flag.FAILED),)), "guardproxy.tool.calls", ("read_file", "error"), 1),
         (turn(2, steps=(step(flags=Flag.UNANSWERED),)), "guardproxy.tool.calls", ("read_file", "abandoned"), 1),
@@ -215,30 +217,30 @@ def test_label_values_are_bounded(names):
     rows = meter.snapshot(1).series["guardproxy.turns"]
 
     assert sum(row[0] for row in rows.values()) == len(names)
-    assert len(rows) <= MAX_VALUES_ELSE + 2  # the empty one and `_other`
+    assert len(rows) <= MAX_VALUES[semconv.GEN_AI_AGENT] + 2  # the empty one and `_other`
     assert all(len(text) <= 100 for labels in rows for text in labels)
 
 
 def test_the_first_values_keep_their_names_and_the_rest_is_other():
     meter = Meter()
     for number in range(150):
-        meter.add("guardproxy.cost.usd", ("acme", f"model-{number}"))
+        meter.add("guardproxy.cost.usd", ("acme", "", f"model-{number}"))
     rows = meter.snapshot(1).series["guardproxy.cost.usd"]
 
-    assert ("acme", "model-0") in rows
-    assert rows["acme", semconv.OTHER] == [150 - MAX_VALUES[semconv.GEN_AI_REQUEST_MODEL]]
+    assert ("acme", "", "model-0") in rows
+    assert rows["acme", "", semconv.OTHER] == [150 - MAX_VALUES[semconv.GEN_AI_REQUEST_MODEL]]
 
 
 def test_series_are_bounded():
     meter = Meter()
     for org in range(100):
         for model in range(90):
-            meter.add("guardproxy.cost.usd", (f"org-{org}", f"model-{model}"))
+            meter.add("guardproxy.cost.usd", (f"org-{org}", "", f"model-{model}"))
     rows = meter.snapshot(1).series["guardproxy.cost.usd"]
 
     assert len(rows) == MAX_SERIES
     assert sum(row[0] for row in rows.values()) == 9000
-    assert (semconv.OTHER, semconv.OTHER) in rows
+    assert (semconv.OTHER,) * 3 in rows
 
 
 def test_aliases_are_bounded():
