@@ -151,9 +151,7 @@ TABLE: tuple[Instrument, ...] = (
     _counter("guardproxy.prices.unknown", "{request}", (s.GEN_AI_REQUEST_MODEL,), "Requests whose price nobody knows."),
     _counter("guardproxy.budget.rejections", "{request}", (s.SCOPE_OF_BUDGET, s.DIMENSION), "Requests denied."),
     _gauge("guardproxy.budget.limit", "{unit}", BUDGET, "Limit of an org's or team's budget, in its own unit.", "max"),
-    _gauge(
-        "guardproxy.budget.used", "{unit}", BUDGET, "What is used of it now, holds left out.", "max"
-    ),
+    _gauge("guardproxy.budget.used", "{unit}", BUDGET, "What is used of it now, holds left out.", "max"),
     _gauge("guardproxy.budget.window.end", "s", BUDGET, "When it ends, seconds since 1970; 0: never.", "max"),
     _histogram("guardproxy.overhead.duration", "s", (s.PHASE,), FAST, "Our own work on a turn, store included."),
     _histogram("guardproxy.store.operation.duration", "s", (s.STORE_OP, s.ERROR_TYPE), STORE, "Trips to the store."),

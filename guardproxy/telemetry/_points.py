@@ -65,7 +65,7 @@ def _bucketed(
         min=None,  # type: ignore[arg-type]  # not kept; the encoder leaves None out, 0 would be a claim
         max=None,  # type: ignore[arg-type]  # the SDK takes None for unknown
         exemplars=[
-            Exemplar({}, value, at_ns, int(span_id, 16), int(trace_id, 16))
+            Exemplar({}, float(value), at_ns, int(span_id, 16), int(trace_id, 16))
             for _, (value, at_ns, trace_id, span_id) in sorted(seen.get(labels, {}).items())
         ],
     )

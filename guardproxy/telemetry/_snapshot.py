@@ -131,7 +131,7 @@ class Fleet:
         last = self._live.pop(worker, None)
         if last is not None:
             lasting = {name: rows for name, rows in last.series.items() if name not in GAUGES}
-            parts = [Snapshot(last.started_ns, last.taken_ns, lasting), self._gone]
+            parts = [Snapshot(last.started_ns, last.taken_ns, lasting, last.exemplars), self._gone]
             self._gone = merge((part for part in parts if part.series), self._bounds)
 
     def total(self, *more: Snapshot) -> Snapshot:

@@ -9,8 +9,7 @@ from hypothesis import given, strategies as st
 
 from guardproxy.core.model import Decision, Flag, Line, Usage
 from guardproxy.telemetry import RunEnd, semconv
-from guardproxy.telemetry._bounds import MAX_SAMPLES, MAX_SERIES, MAX_VALUES, MAX_VALUES_ELSE
-from guardproxy.telemetry._latest import latest
+from guardproxy.telemetry._bounds import MAX_SERIES, MAX_VALUES
 from guardproxy.telemetry.metrics import BY_NAME, TABLE, Meter, RunMetrics
 from guardproxy.telemetry.report import Attempt, Objected, Server, run_end
 from tests.telemetry.reports import SECOND, cut, eventful, life, nudged, refused, step, turn, view
