@@ -39,7 +39,7 @@ def _rule(rule: dict[str, Any]) -> dict[str, Any]:
         "condition": "B",
         "data": [
             {"refId": "A", "relativeTimeRange": span, "datasourceUid": SOURCE, "model": asked},
-            {"refId": "B", "relativeTimeRange": span, "datasourceUid": "__expr__", "model": judged},
+            {"refId": "B", "relativeTimeRange": dict(span), "datasourceUid": "__expr__", "model": judged},
         ],
         "noDataState": "OK",
         "execErrState": "Error",

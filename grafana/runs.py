@@ -357,7 +357,7 @@ BOARD = Board(
     "guardproxy: runs",
     "Agent runs behind guardproxy: which were cut off and why, what was done about loops, how long and dear they are.",
     {
-        "Runs cut off": NOW,
+        "How many": NOW,
         "Whose, and by which rule": WHICH,
         "One run": ONE,
         "Loops, and what was done about them": LOOP,

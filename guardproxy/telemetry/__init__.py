@@ -39,6 +39,15 @@ DELAY_SECONDS = 0.2
 SHUTDOWN_SECONDS = 4.0
 """What a collector that does not answer may cost at the end; orchestrators kill 30 s after they asked."""
 
+_FROM_THE_START: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("guardproxy.faults", ()),
+    ("guardproxy.store.fallbacks", ("open",)),
+    ("guardproxy.store.changes", ("down",)),
+    ("guardproxy.store.changes", ("up",)),
+    ("guardproxy.shed", ("in_flight",)),
+)  # a counter that comes up with its first event shows no rise of it, and the alert sleeps through it
+_SPANS = ("queued", "exported", "failed", "dropped")
+
 _REMEMBERED = 8192  # threads whose last calls, runs whose end, and runs whose trace id are kept in mind
 _log = logging.getLogger(__name__)
 
@@ -65,6 +74,8 @@ class Telemetry:
         self._closers: list[SpanPush | MetricPush] = []
         release = _release()
         self._meter.put("guardproxy.build_info", (release, semconv.VERSION_OF_GENAI), 1.0)
+        for name, labels in _FROM_THE_START:
+            self._meter.add(name, labels, 0.0)
         if settings.otlp_endpoint:
             self._export(settings, settings.otlp_endpoint, service_instance, release)
 
@@ -235,6 +246,8 @@ class Telemetry:
         def count(result: str, number: int) -> None:
             self._meter.add("guardproxy.telemetry.spans", (result,), number)
 
+        for result in _SPANS:
+            count(result, 0)
         who = otlp.resource(settings.service_name, instance, release)
         pusher = otlp.SpanPush(endpoint, count)
         self._spans = Spans(self._secret, who, settings.sample_ratio, pusher.emit)

@@ -32,7 +32,7 @@ async def test_shutdown_sends_everything():
         spans = telemetry.snapshot().series["guardproxy.telemetry.spans"]
 
         assert len(sink.spans) == 300 * 3 - 1
-        assert spans == {("exported",): [899.0], ("queued",): [899.0]}
+        assert spans == {("exported",): [899.0], ("queued",): [899.0], ("failed",): [0.0], ("dropped",): [0.0]}
 
 
 async def test_a_second_shutdown_does_nothing():
