@@ -177,6 +177,14 @@ LOOP = (
         "What observe mode would have done, beside what enforce mode did.",
     ),
     Chart(
+        "Not spent, at least",
+        "bars",
+        ((per_interval("guardproxy_saved_usd_total", "guardproxy_mode", ORG), legend("guardproxy_mode")),),
+        "What the input of requests would have cost that were answered here; observe: what those cost that enforce "
+        "mode would not have sent. The turns that a loop would have gone on for are not in it.",
+        unit="currencyUSD",
+    ),
+    Chart(
         "What was done",
         "traces",
         ((traces.DONE, ""),),

@@ -31,15 +31,16 @@ batch of at most 32. There are none of runs that are not sampled (`telemetry.sam
 
 In a scrape dots are underscores, counters end in `_total`, histograms in seconds have `_seconds` before `_bucket`,
 `_sum` and `_count`. Labels are attribute names with underscores (`guardproxy.org.id` is `guardproxy_org_id`); the same
-names are on spans. No session, user or key is ever a label: `guardproxy usage` has those of money, traces those of runs.
+names are on spans. No session, user or key is ever a label: `guardproxy usage` has those who spend, traces those who
+run.
 
 ## How many series
 
 A proxy, with all its workers, shows **at most {_bounds.MAX_SAMPLES:,} time series** in a scrape, each bucket of a
 histogram counted. A counter or gauge has at most {_bounds.MAX_SERIES:,} series, a histogram {_bounds.MAX_HISTOGRAMS}.
 A label takes at most {_bounds.MAX_VALUES_ELSE} values; of organisations, teams and agents {_bounds.MAX_VALUES[AGENT]},
-of models and tools {_bounds.MAX_VALUES[TOOL]}: the first ones, for as long as the proxy runs. What comes later is counted
-as `_other`, so that sums stay right. 10,000 runs of 500 agents with 2,000 tools are well below the bound
+of models and tools {_bounds.MAX_VALUES[TOOL]}: the first ones, for as long as the proxy runs. What comes later is
+counted as `_other`, so that sums stay right. 10,000 runs of 500 agents with 2,000 tools are well below the bound
 (`tests/telemetry/test_bounds.py`); the alert `GuardproxyManySeries` comes at 45,000.
 
 ## The metrics

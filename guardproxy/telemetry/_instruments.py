@@ -148,6 +148,12 @@ TABLE: tuple[Instrument, ...] = (
     ),
     _counter("guardproxy.tokens", "{token}", (s.ORG, s.GEN_AI_REQUEST_MODEL, s.TOKEN_TYPE), "Tokens used."),
     _counter("guardproxy.cost.usd", "{usd}", (s.ORG, s.TEAM, s.GEN_AI_REQUEST_MODEL), "Cost in dollars."),
+    _counter(
+        "guardproxy.saved.usd",
+        "{usd}",
+        (s.ORG, s.MODE),
+        "Dollars that requests answered here would have cost at least; observe: that would not have been spent.",
+    ),
     _counter("guardproxy.prices.unknown", "{request}", (s.GEN_AI_REQUEST_MODEL,), "Requests whose price nobody knows."),
     _counter("guardproxy.budget.rejections", "{request}", (s.SCOPE_OF_BUDGET, s.DIMENSION), "Requests denied."),
     _gauge("guardproxy.budget.limit", "{unit}", BUDGET, "Limit of an org's or team's budget, in its own unit.", "max"),

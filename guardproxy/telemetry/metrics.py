@@ -247,6 +247,9 @@ class RunMetrics:
         if action:
             row = (report.org, action, report.decision.rule, mode)
             self._meter.add("guardproxy.interventions", row)
+        for amount, of in zip(report.saved_microusd, ("enforce", "observe"), strict=True):
+            if amount:
+                self._meter.add("guardproxy.saved.usd", (report.org, of), amount / 1e6)
         refused = report.decision.refused
         if refused is not None and action == "deny" and mode == "enforce":
             self._meter.add("guardproxy.budget.rejections", (refused.scope, DIMENSIONS[refused.dimension].setting))

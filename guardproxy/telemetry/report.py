@@ -94,7 +94,7 @@ class TurnReport:
     `late`: tools whose result came after their deadline, or not at all; `missing`: the client did not append the answer
     last given; `state`: the run's from now on, "" or active, paused, need_human, waiting, closed.
     `user`, `labels`: whom and what the client names; never a label of a metric. `policy`: which one decided, and its
-    version.
+    version. `saved_microusd`: what was not spent at least, and in observe mode would not have been (`http.charging`).
     A report without `session` is a pass-through request: it is counted and no more.
     """
 
@@ -148,6 +148,7 @@ class TurnReport:
     labels: tuple[tuple[str, str], ...] = ()
     policy: str = ""
     team: str = ""
+    saved_microusd: tuple[int, int] = (0, 0)
 
     @property
     def intervention(self) -> tuple[str, str]:
