@@ -7,8 +7,9 @@ KEY := $(shell cksum < pyproject.toml | cut -d' ' -f1)
 DEMO := .venv/stamp-demo-$(KEY)
 DEV := .venv/stamp-dev-$(KEY)
 PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check
-TOOLS := redis-server prometheus
+TOOLS := redis-server prometheus prometheus-alertmanager node npm
 FUZZ := .venv-schemathesis/bin/schemathesis
+TRACEQL := tests/verify/traceql/node_modules/@grafana/lezer-traceql
 SHARED ?= ../shared
 
 .PHONY: demo test run bench verify lint score sources generated tools local-model
@@ -28,7 +29,7 @@ lint: $(DEV)
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
 
-verify: $(DEV) $(FUZZ) tools  ## what needs redis-server, prometheus and schemathesis
+verify: $(DEV) $(FUZZ) tools $(TRACEQL)  ## what apt and npm bring: redis-server, prometheus, alertmanager, schemathesis, node
 	.venv/bin/python -m pytest -q -m "verify or redis_server"
 
 bench: $(DEV)  ## CPU a request against a bare reverse proxy, in the same run
@@ -56,6 +57,9 @@ local-model: $(DEV)  ## the demo with a real llama.cpp server and a real 135M mo
 $(FUZZ):  # an environment of its own: it pins other versions than we use
 	$(PYTHON) -m venv .venv-schemathesis
 	.venv-schemathesis/bin/python -m pip install --quiet --disable-pip-version-check 'schemathesis>=4.32,<5'
+
+$(TRACEQL): tests/verify/traceql/package.json | tools  # Grafana's grammar of trace queries
+	cd tests/verify/traceql && npm install --silent --no-package-lock --no-audit --no-fund && touch -c node_modules/@grafana/*
 
 tools:
 	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
