@@ -165,6 +165,4 @@ def test_the_provisioned_sources_open_traces() -> None:
 
 
 def test_all_dashboards_are_mounted() -> None:
-    compose = (alerts.DEPLOY / "compose.yaml").read_text()
-
-    assert [one for one in build.BOARDS if f"../grafana/{one}:/etc/grafana/dashboards/{one}:ro" not in compose] == []
+    assert "- ../grafana:/etc/grafana/dashboards:ro\n" in (alerts.DEPLOY / "compose.yaml").read_text()
