@@ -37,9 +37,10 @@ run.
 ## Dashboards and alerts
 
 Three Grafana dashboards are in `grafana/` (*Runs*, *Spend and budgets*, *Proxy health*), alert rules for Prometheus in
-`deploy/rules.yml`, the same for Grafana's own alerting in `deploy/grafana/alerting/`: use one of the two. The page "runs
-of agent X are being cut off" links *Runs* with that agent picked: which rule, since when, the newest of these runs with
-their traces; a click on a run shows it turn by turn, with the commands that let it go on ([people.md](people.md)).
+`deploy/rules.yml`, the same for Grafana's own alerting in `deploy/grafana/alerting/`: use one of the two. The page
+"runs of agent X are being cut off" links *Runs* with that agent picked: which rule, since when, the newest of these
+runs with their traces; a click on a run shows it turn by turn, with the commands that let it go on
+([people.md](people.md)).
 
 All of it is made by `python -m grafana.build`; a test compares. `make verify` runs every query and rule against a real
 Prometheus that scrapes a real proxy, and reads every trace query with Grafana's own grammar.

@@ -225,7 +225,7 @@ class Proxy:
             await (asyncio.wait(pending) if pending else asyncio.sleep(SETTLING_S))
 
     def _retried(self, error_type: str) -> None:
-        self.telemetry.count("upstream.retries", {"provider": self.provider, "error.type": error_type}, 1)
+        self.telemetry.count("upstream.retries", {"gen_ai.provider.name": self.provider, "error.type": error_type})
 
     def knows(self, who: Identity) -> bool:
         """Whether this worker delivered the newest round of a conversation: then the store knows what came before."""

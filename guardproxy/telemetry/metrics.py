@@ -75,9 +75,14 @@ class Meter:
         cells.alias, cells.series = {}, fresh
 
     def event(self, name: str, labels: Mapping[str, object], value: float) -> None:
-        """Count, set or observe, as `name` is; `guardproxy.` may be left out. `labels` by name or its last word."""
+        """Count, set or observe, as `name` is; `guardproxy.` may be left out. `labels` by name or its last word.
+
+        KeyError, ValueError: there is none of that name, or a label that it does not have.
+        """
         instrument = BY_NAME.get(name) or BY_NAME[f"guardproxy.{name}"]
         row = tuple(labels.get(label, labels.get(label.rpartition(".")[2], "")) for label in instrument.labels)
+        if labels.keys() - {*instrument.labels, *(label.rpartition(".")[2] for label in instrument.labels)}:
+            raise ValueError(f"{name} has the labels {instrument.labels}, not {tuple(labels)}")
         kinds = {"counter": self.add, "gauge": self.put, "histogram": self.observe}
         kinds[instrument.kind](instrument.name, row, value)
 

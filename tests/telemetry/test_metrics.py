@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
+import guardproxy
 from guardproxy.core.model import Decision, Flag, Line, Usage
 from guardproxy.telemetry import RunEnd, semconv
 from guardproxy.telemetry._bounds import MAX_SERIES, MAX_VALUES
@@ -306,3 +309,28 @@ def test_two_orders_of_time_make_no_negative_duration():
     RunMetrics(meter).run(end, adopted=False)
 
     assert value(meter.snapshot(1).series, "guardproxy.session.duration", "abandoned") == 0
+
+
+@pytest.mark.parametrize("labels", [{"provider": "openai"}, {"gen_ai.provider.nam": "x"}])
+def test_a_label_that_a_metric_does_not_have_is_a_fault(labels):
+    """It would be lost without a word: the last word of gen_ai.provider.name is `name`."""
+    with pytest.raises(ValueError, match="has the labels"):
+        Meter().event("upstream.retries", labels, 1)
+
+
+def calls_of_count():
+    """(file, metric, names of labels) of every rare event that the code counts, as far as it says so in one place."""
+    for file in sorted(Path(guardproxy.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "count" and len(node.args) >= 2:
+                name, labels = node.args[:2]
+                if isinstance(name, ast.Constant) and isinstance(labels, ast.Dict):
+                    yield file.name, name.value, [key.value for key in labels.keys]
+
+
+def test_every_event_that_is_counted_has_the_labels_of_its_metric():
+    found = list(calls_of_count())
+
+    assert len(found) >= 12
+    for _, name, labels in found:
+        Meter().event(name, dict.fromkeys(labels, "x"), 1)
