@@ -21,7 +21,7 @@ from guardproxy.core.memo import Memo
 from guardproxy.core.tenant import DEFAULT_ORG, NOBODY
 from guardproxy.core.view import Identity
 from guardproxy.errors import BadAsk, GuardError, Overloaded
-from guardproxy.http import intake, passing, route as routing, watching
+from guardproxy.http import intake, passing, route as routing, timing, watching
 from guardproxy.http.books import Books, TurnStore
 from guardproxy.http.chosen import Policies
 from guardproxy.http.heading import plain_error as _error
@@ -32,11 +32,11 @@ from guardproxy.http.route import Target
 from guardproxy.http.sealed import Sealer
 from guardproxy.http.server import Server
 from guardproxy.http.tenancy import TENANT, Tenancy
-from guardproxy.http.timing import Timing
 from guardproxy.http.turn import Turn
 from guardproxy.http.upstream import Upstream
 from guardproxy.http.upstreams import Upstreams
 from guardproxy.http.webhook import Event, Webhook
+from guardproxy.telemetry.log import WHOSE
 
 if TYPE_CHECKING:
     from guardproxy.telemetry import Telemetry
@@ -69,6 +69,7 @@ class Proxy:
 
     org = DEFAULT_ORG
     where = ""  # options with which commands reach its store
+    incoming = "adopt"  # what becomes of a client's `traceparent`: adopt, link, ignore
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class Proxy:
         self.webhook = webhook
         self.tenancy = tenancy
         self.budgets = budgets or Budgets()
-        self.timing = Timing(telemetry)
+        self.timing = timing.Timing(telemetry)
         self.turns: set[Turn] = set()
         self.in_flight = self.arriving = 0  # requests that are here, and whose body is still coming
         self.draining = False
@@ -190,15 +191,17 @@ class Proxy:
         tenant = NOBODY if self.tenancy is None else request[TENANT]
         surface = target.surface
         if surface is None or request.method == "OPTIONS" or passing.websocket(request):
-            return await passing.forward(self, request, target.path, tenant)
+            return await passing.forward(self, request, target, tenant)
         if request.method != "POST":
             message = f"{request.method} is not a method of {target.route}; use POST"
             return _error(surface, BadAsk(message, status=405, code="method_not_allowed"), [("Allow", "POST")])
-        turn = Turn(self, request, surface, target.path, target.session, tenant)
+        turn = Turn(self, request, surface, target, tenant)
         self.turns.add(turn)
+        WHOSE.set(turn.whose)
         try:
             response = await turn.serve()
         finally:
+            WHOSE.set(None)
             self.turns.discard(turn)
         if response.status == 408 and not request.content.is_eof():
             response.force_close()  # what comes of the body later must not be read as a request

@@ -196,3 +196,15 @@ BY_NAME = {instrument.name: instrument for instrument in TABLE}
 
 GAUGES = frozenset(instrument.name for instrument in TABLE if instrument.kind == "gauge")
 """Names of those that say how things are now, not how often something was."""
+
+FROM_THE_START: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("guardproxy.faults", ()),
+    ("guardproxy.store.fallbacks", ("open",)),
+    ("guardproxy.store.changes", ("down",)),
+    ("guardproxy.store.changes", ("up",)),
+    ("guardproxy.shed", ("in_flight",)),
+)
+"""Counters that are there at 0: one that comes up with its first event shows no rise, and no alert sees it."""
+
+OF_SPANS = ("queued", "exported", "failed", "dropped")
+"""What becomes of spans; those are there, too, where any are sent."""

@@ -13,8 +13,9 @@ import guardproxy
 from guardproxy.core.model import Decision, Flag, Line, Usage
 from guardproxy.telemetry import RunEnd, semconv
 from guardproxy.telemetry._bounds import MAX_SERIES, MAX_VALUES
+from guardproxy.telemetry.ending import run_end
 from guardproxy.telemetry.metrics import BY_NAME, TABLE, Meter, RunMetrics
-from guardproxy.telemetry.report import Attempt, Objected, Server, run_end
+from guardproxy.telemetry.report import Attempt, Objected, Server
 from tests.telemetry.reports import SECOND, cut, eventful, life, nudged, refused, step, turn, view
 
 OBSERVED = Decision("observe", rule="cycle", mode="observe", would="cut")
