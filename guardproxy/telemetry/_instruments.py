@@ -171,9 +171,7 @@ TABLE: tuple[Instrument, ...] = (
         "Attempts by upstream, where there are several.",
     ),
     _counter("guardproxy.upstream.asides", "{time}", (s.UPSTREAM, s.REASON), "Times an upstream was put aside."),
-    _histogram(
-        "guardproxy.detector.duration", "s", (s.RULE,), DETECT, "Time of one detector on one turn; one turn in 256."
-    ),
+    _histogram("guardproxy.detector.duration", "s", (s.RULE,), DETECT, "Time of one detector, on one turn in 256."),
     _counter("guardproxy.detector.errors", "{error}", (s.RULE,), "Detectors that raised; the turn went on."),
     _counter("guardproxy.shed", "{request}", (s.REASON,), "Requests turned away because of load."),
     _counter("guardproxy.auth.refused", "{request}", (s.REASON,), "Requests turned away because of their key."),

@@ -220,13 +220,14 @@ class Hook:
 
 @dataclass
 class Agents(threading.Thread):
-    """Plays rounds until `done`. `said_by` keeps what an agent of kind loop has in its messages, by run."""
+    """Plays rounds until `done`. `ended`: with which status a run was ended."""
 
     base: str
     keys: dict[str, str]
     done: threading.Event = field(default_factory=threading.Event)
     rounds: int = 0
     conversations: dict[str, list[Json]] = field(default_factory=dict)
+    ended: dict[str, int] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -265,6 +266,7 @@ class Agents(threading.Thread):
         for turn in range(10):
             status, answer = self.post(messages, key=key, session=session, agent=agent, kind=kind)
             if status != 200 or kind == "stream":
+                self.ended[session] = status
                 return
             message = answer["choices"][0]["message"]
             if kind == "forget" and turn:
