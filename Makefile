@@ -14,7 +14,7 @@ FUZZ := .venv-schemathesis/bin/schemathesis
 VALIDATORS := .venv-validators/bin/hadolint
 SHARED ?= ../shared
 
-.PHONY: demo test run bench verify lint score sources generated tools local-model constraints
+.PHONY: demo test run bench soak verify lint score sources generated tools local-model constraints
 .DEFAULT_GOAL := demo
 
 demo: $(DEMO)  ## a looping agent without and with the proxy
@@ -36,6 +36,9 @@ verify: $(DEV) $(FUZZ) $(VALIDATORS) tools  ## what needs servers, schemathesis 
 
 bench: $(DEV)  ## CPU a request against a bare reverse proxy, in the same run
 	.venv/bin/python -m tests.bench
+
+soak: $(DEV)  ## ten minutes of agents, healthy and looping: answers, latency, memory; SOAK="--minutes 60 --agents 64"
+	.venv/bin/python -m tests.bench.soak $(SOAK)
 
 score: $(DEMO)  ## decisions on labelled runs against their labels; CONFIG=FILE.yaml: under that configuration
 	@if [ ! -r $(SHARED)/trajectories/dev.jsonl.gz ] || [ ! -r $(SHARED)/tools/score.py ]; then \
