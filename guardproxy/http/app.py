@@ -70,6 +70,7 @@ class Proxy:
     org = DEFAULT_ORG
     where = ""  # options with which commands reach its store
     incoming = "adopt"  # what becomes of a client's `traceparent`: adopt, link, ignore
+    captures = False  # whether texts are put on spans
 
     def __init__(
         self,

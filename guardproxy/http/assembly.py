@@ -74,7 +74,7 @@ def assemble(
         fail_closed=closed,
         clock_offset=clock_offset,
     )
-    proxy.where, proxy.incoming = where, _incoming(config)
+    proxy.where, proxy.incoming, proxy.captures = where, _incoming(config), config.telemetry.captures
     return proxy
 
 

@@ -21,6 +21,7 @@ from guardproxy.telemetry import log, semconv
 from guardproxy.telemetry._ids import read_segment, read_traceparent, run_ids
 from guardproxy.telemetry._rounds import Recent, Round
 from guardproxy.telemetry._snapshot import Fleet, Snapshot, merge
+from guardproxy.telemetry.content import Redactor
 from guardproxy.telemetry.ending import RunEnd, run_end, segment_end
 from guardproxy.telemetry.metrics import Meter, RunMetrics
 from guardproxy.telemetry.report import CLOSING, Attempt, Objected, TurnReport
@@ -251,7 +252,8 @@ class Telemetry:
 
         who = otlp.resource(settings.service_name, instance, release)
         pusher = otlp.SpanPush(endpoint, count)
-        self._spans = Spans(self._secret, who, settings.sample_ratio, pusher.emit)
+        redact = Redactor(settings.redact) if settings.captures else None
+        self._spans = Spans(self._secret, who, settings.sample_ratio, pusher.emit, redact)
         self._closers = [pusher, otlp.MetricPush(endpoint, who, self._counted)]
 
     def _fault(self, reason: str) -> None:
