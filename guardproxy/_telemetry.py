@@ -33,6 +33,7 @@ class TelemetrySection(Section):
     `auto`: the trace of a session's first request is the session's, others are linked; where anybody may ask (no keys,
     and not on the loopback alone) all are linked. `link`, `ignore`: always. `capture_content: span_only` puts texts on
     spans, without what looks like a secret or matches a pattern of `redact`; events are not sent.
+    `genai_metrics: both` adds the metric names of the GenAI conventions v0.1.0.
     """
 
     otlp_endpoint: kinds.OptionalHttpUrl = None
@@ -45,6 +46,7 @@ class TelemetrySection(Section):
     redact: tuple[Annotated[Text, AfterValidator(_pattern)], ...] = ()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "text", "json"] = "auto"
+    genai_metrics: Literal["usual", "both"] = "usual"
 
     @property
     def captures(self) -> bool:
