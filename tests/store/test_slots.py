@@ -77,6 +77,7 @@ async def people(store: Store) -> None:
     await runs.tally(ORG)
     await runs.history(ORG, "lost")
     await runs.seal(ORG, "lost", 1, 0)
+    await runs.tally(ORG)
     await runs.note(ORG, "lost", "", {"a": b"b"})
     said = (await labels.add(ORG, PLAIN, DAY, DAY, PACKED)).label
     await labels.every(ORG)
