@@ -28,6 +28,7 @@ OF_TENANTS = {
     "test_erase",
     "test_erasing",
     "test_exporting",
+    "test_gateway_budgets",
     "test_keyring",
     "test_keys",
     "test_metering",
