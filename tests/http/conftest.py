@@ -29,6 +29,7 @@ OF_TENANTS = {
     "test_erasing",
     "test_exporting",
     "test_gateway_budgets",
+    "test_hostile_tenants",
     "test_keyring",
     "test_keys",
     "test_metering",
