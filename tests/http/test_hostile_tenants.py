@@ -123,6 +123,20 @@ async def test_numbers_beyond_all_bounds(name: str, path: str, store: Store) -> 
         assert all(used >= 0 for used, _ in standing.values())
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/moderations"])
+async def test_who_pays_is_not_the_tenants_to_say(path: str, store: Store) -> None:
+    """Of the projects and organisations that the operator's key may charge they name none."""
+    async with company(store, routes=["/v1/moderations"]) as (running, key):
+        await store.registry.put(Org("acme"))
+        said = {"OpenAI-Organization": "org-x", "openai-project": "p", "X-Goog-Api-Key": "own", "api-key": "sk-own"}
+        body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+        assert (await running.post(body, {**key, **said, "x-title": "kept"}, path)).status == 200
+        sent = {name.lower(): text for name, text in running.provider.got[-1].headers.items()}
+    assert sent["authorization"] == "Bearer sk-provider"
+    assert sent["x-title"] == "kept"
+    assert not {name.lower() for name in said} & set(sent)
+
+
 @pytest.fixture
 async def api(store: Store) -> AsyncIterator[Api]:
     async with admin_api.serving(store) as made:
