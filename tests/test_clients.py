@@ -25,6 +25,8 @@ TOOLS = [{"type": "function", "function": {"name": "read"}}]
 def test_the_page_shows_what_was_found() -> None:
     """`python -m tests.clients --table` writes it anew."""
     assert table.shown() == table.table()
+    page = table.PAGE.read_text("utf-8")
+    assert (page.count(table.BEGIN), page.count(table.END)) == (1, 1)
 
 
 def test_the_gates_are_there() -> None:
