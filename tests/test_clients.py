@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
 
-from tests.clients import GATES, Client, Way, clients, fill, table
+from tests.clients import GATES, Client, Way, clients, environment, fill, table
+from tests.clients.__main__ import outside
 from tests.clients.provider import scripted
 from tests.clients.scenes import SCENES, Played, Wrong, judge, results_in, spell, wanted
 from tests.clients.tap import Exchange, Message, said, tap
@@ -60,6 +63,20 @@ def test_a_client_needs_no_more_than_a_few_lines(client: Client) -> None:
     assert SURFACES.keys() >= {way.get("surface") for way in client.ways}
     for way in client.ways:
         assert way.get("session", "derived").partition(" ")[0] in ("derived", "header", "body", "path")
+
+
+@pytest.mark.parametrize("name", ["openai", "codex"])
+def test_a_registry_that_is_not_there_is_a_failure(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 1, "", "no such index")
+
+    monkeypatch.setattr(environment, "CACHE", tmp_path)
+    monkeypatch.setattr(subprocess, "run", failing)
+    assert outside([CLIENTS[name]]) == 1
+    assert f"{name} cannot be installed" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*/complete"))
 
 
 def test_names_in_braces_are_put_in_and_other_braces_stay() -> None:

@@ -40,7 +40,7 @@ def main() -> int:
         table.write()
         return 0
     if INSIDE not in os.environ:
-        return _outside(chosen)
+        return outside(chosen)
     results = asyncio.run(_play(chosen, arguments.scene))
     table.keep(results)
     table.write()
@@ -55,7 +55,7 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def _outside(chosen: list[Client]) -> int:
+def outside(chosen: list[Client]) -> int:
     """Install what is chosen, then play without a network beyond the loopback where the system can take it away."""
     failed = []
     for client in chosen:
