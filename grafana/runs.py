@@ -31,10 +31,10 @@ OUTCOME = "guardproxy_outcome"
 TURNS_SAVED = 6
 """Half of 62 recorded loops that a person had marked went on for 6 more calls or longer, a quarter for 12."""
 
-TO_AGENT = "/d/guardproxy-runs?${datasource:queryparam}&${tempo:queryparam}&var-agent=${__value.raw}"
-TO_SESSION = (
-    "/d/guardproxy-runs?${datasource:queryparam}&${tempo:queryparam}&${org:queryparam}&var-session=${__value.raw}"
-)
+SAME = "/d/guardproxy-runs?${datasource:queryparam}&${tempo:queryparam}&${org:queryparam}&${__url_time_range}"
+"""This dashboard with what is picked; the rest of the address picks more."""
+TO_AGENT = SAME + "&var-agent=${__value.raw:percentencode}"
+TO_SESSION = SAME + "&${agent:queryparam}&var-session=${__value.raw:percentencode}"
 THIS_RUN = (("guardproxy.session.id", "Show this run below", TO_SESSION),)
 
 GO_ON = """\
@@ -108,6 +108,7 @@ WHICH = (
         "Whose runs, and which rule ended them. A click on an agent picks it. Rules: docs/detectors.md.",
         width=12,
         links=(("gen_ai_agent_name", "Only this agent", TO_AGENT),),
+        column="runs",
     ),
     Chart(
         "Cut off over time, by rule",
