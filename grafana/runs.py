@@ -50,7 +50,8 @@ Pick a run above: its id is put into *Run*, and the panels below show it. Then, 
 | raise the limit that ended it | `guardproxy sessions extend '$session' --turns 50 --cost 5` |
 | stop every intervention of this proxy, now | `guardproxy panic on` |
 
-It goes on with the next request that its agent sends.
+It goes on with the next request that its agent sends. A run that is *finalized* was only made to answer: with the next
+message of its user it goes on by itself.
 """
 
 _COST_OF_A_TURN = (
@@ -226,7 +227,8 @@ SHAPE = (
         "Turns per run",
         "heatmap",
         ((heat("guardproxy_session_turns"), "{{le}}"),),
-        "A tail that grows is a loop that is not yet caught.",
+        "A tail that grows is a loop that is not yet caught. A dot opens the run's trace.",
+        exemplars=True,
     ),
     Chart(
         "Cost per run",
@@ -234,6 +236,7 @@ SHAPE = (
         ((heat("guardproxy_session_cost_usd"), "{{le}}"),),
         "Dollars.",
         unit="currencyUSD",
+        exemplars=True,
     ),
     Chart(
         "Duration per run",
@@ -241,6 +244,7 @@ SHAPE = (
         ((heat("guardproxy_session_duration_seconds"), "{{le}}"),),
         "From a run's first request to its end.",
         unit="s",
+        exemplars=True,
     ),
     Chart(
         "Turns per run, by outcome",
