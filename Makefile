@@ -15,7 +15,7 @@ VALIDATORS := .venv-validators/bin/hadolint
 TRACEQL := tests/verify/traceql/node_modules/@grafana/lezer-traceql
 SHARED ?= ../shared
 
-.PHONY: demo test run bench verify lint score sources generated tools local-model clients phoenix constraints
+.PHONY: demo test run bench soak verify lint score sources generated tools local-model clients phoenix constraints
 .DEFAULT_GOAL := demo
 
 demo: $(DEMO)  ## a looping agent without and with the proxy
@@ -37,6 +37,9 @@ verify: $(DEV) $(FUZZ) $(VALIDATORS) $(TRACEQL) tools  ## what needs servers, sc
 
 bench: $(DEV)  ## CPU a request against a bare reverse proxy, in the same run
 	.venv/bin/python -m tests.bench
+
+soak: $(DEV)  ## ten minutes of agents, healthy and looping: answers, latency, memory; SOAK="--minutes 60 --agents 64"
+	.venv/bin/python -m tests.bench.soak $(SOAK)
 
 score: $(DEMO)  ## decisions on labelled runs against their labels; CONFIG=FILE.yaml: under that configuration
 	@if [ ! -r $(SHARED)/trajectories/dev.jsonl.gz ] || [ ! -r $(SHARED)/tools/score.py ]; then \

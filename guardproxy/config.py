@@ -141,17 +141,19 @@ class Config(Section):
         return {name: _upstreams.without_password(url) for name, url in found.items()}
 
     def warnings(self) -> list[str]:
-        """What the document says in vain, in sentences."""
+        """What the document says in vain, and what it lacks without being wrong, in sentences."""
         default = self.has_default and bool(self.upstreams)
         keyless = {one.name: one.url for one in self.upstreams if not one.api_key}
+        unpaid: list[str] = []
         if self.auth.mode == "keys":  # then no client's key goes anywhere
-            keyless = {}
+            sole = {"": self.upstream.url} if self.has_default and not self.upstream.api_key else {}
+            unpaid, keyless = [*_upstreams.unpaid(sole | keyless)], {}
         elif default and not self.upstream.api_key:
             keyless[_upstreams.RESERVED] = self.upstream.url
         found = list(_upstreams.warnings(self.upstreams, self.prices.models, default=default, keyless=keyless))
         if self.telemetry.capture_content in ("event_only", "span_and_event"):
             found.append("telemetry.capture_content: events are not sent; span_only puts the texts on spans")
-        return found + list(self._vain())
+        return found + unpaid + list(self._vain())
 
     def _vain(self) -> Iterator[str]:
         """Rules of policies, tools and budgets that can never match."""
