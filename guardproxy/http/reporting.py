@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from guardproxy.core import pricing, scoped_exemption, session
 from guardproxy.core.edit import AppendText
 from guardproxy.core.model import Kind, Rung, Step, Usage
 from guardproxy.core.view import View
-from guardproxy.http import closing, heading
+from guardproxy.http import closing, heading, quoting
 from guardproxy.telemetry.report import Attempt, Objected, Server, TurnReport
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def _more(report: TurnReport, turn: Turn, view: View) -> None:
     report.user = ask.declared.user
     report.labels = ask.declared.labels
     report.policy = turn.chosen.label
+    if turn.proxy.captures:
+        report.said = partial(quoting.said, turn)
     report.team = turn.tenant.team
     report.key = turn.tenant.key
 
@@ -183,6 +186,8 @@ def _steps(facts: tuple[bytes, ...]) -> tuple[Step, ...]:
 def _outcome(turn: Turn, view: View) -> str:
     """What the turn makes of its run, "" while it goes on."""
     decision, done = turn.decision, turn.outcome
+    if turn.ask.aside:
+        return ""  # no turn makes nothing of its run
     if not view.main and decision.action != "deny":
         return ""  # a sub-agent's end is not its session's
     if decision.action in ("cut", "deny"):

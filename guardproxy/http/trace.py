@@ -57,7 +57,7 @@ def show_file(file: Path, session: str, org: str = "") -> None:
 
 
 def table(
-    records: list[TurnRecord], session: str, people: Sequence[tuple[int, str]] = (), stands: Sequence[str] = ()
+    records: Sequence[TurnRecord], session: str, people: Sequence[tuple[int, str]] = (), stands: Sequence[str] = ()
 ) -> None:
     """Print it. `people`: when somebody did something, and what; `stands`: lines below."""
     console = Console(markup=False, highlight=False)
