@@ -18,11 +18,12 @@ import orjson
 from aiohttp import web
 
 from guardproxy.errors import ConfigError, GuardError, StoreError
-from guardproxy.http.auditing import Notes, changed
+from guardproxy.http.auditing import Notes
 from guardproxy.http.gate import Gate
+from guardproxy.http.switch import stood
 from guardproxy.http.whereabouts import HEADER, NONCE, proof
 from guardproxy.telemetry import Snapshot
-from guardproxy.telemetry.exposition import CONTENT_TYPE, render
+from guardproxy.telemetry.exposition import CONTENT_TYPE, OPEN_METRICS, accepted, render, render_open
 
 UPSTREAM_SECONDS = 10.0
 """How long a look at the provider is believed; probes come every few seconds."""
@@ -110,8 +111,10 @@ class Admin:
         return _json({"ready": not lacking, **parts, **more}, 503 if lacking else 200)
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        text = render(await self._sight.metrics())
-        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
+        snapshot = await self._sight.metrics()
+        if accepted(request.headers.get("Accept", "")):
+            return web.Response(body=render_open(snapshot).encode(), headers={"Content-Type": OPEN_METRICS})
+        return web.Response(body=render(snapshot).encode(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _panic(self, request: web.Request) -> web.Response:
         """GET tells whether every intervention is switched off, PUT {"on": true} or {"on": false} changes it.
@@ -125,9 +128,10 @@ class Admin:
         if changes and actor.org:
             raise GuardError(f"this token is for {actor.org} alone", status=403, code="other_org")
         wanted = await _wanted(request) if changes else None
+        before = await stood(self._sight.panic) if changes else None
         on, pending = await self._sight.panic(wanted)
         if changes and self._notes is not None:
-            await self._notes.note(actor.did("panic.set", "panic", diff=changed({}, {"on": on})))
+            await self._notes.note(actor.did("panic.set", "panic", diff={"on": (before, on)}))
         return _json({"on": on, "pending": True}, 202) if pending else _json({"on": on}, 200)
 
     async def _store(self) -> tuple[str, bool]:

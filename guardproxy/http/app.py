@@ -21,7 +21,7 @@ from guardproxy.core.memo import Memo
 from guardproxy.core.tenant import DEFAULT_ORG, NOBODY
 from guardproxy.core.view import Identity
 from guardproxy.errors import BadAsk, GuardError, Overloaded
-from guardproxy.http import intake, passing, route as routing, watching
+from guardproxy.http import intake, passing, route as routing, timing, watching
 from guardproxy.http.books import Books, TurnStore
 from guardproxy.http.chosen import Policies
 from guardproxy.http.heading import plain_error as _error
@@ -88,7 +88,7 @@ class Proxy:
         tenancy: Tenancy | None = None,
         budgets: Budgets | None = None,
         lease_ms: int = 120_000,
-        fail_closed: bool = False,
+        on_failure: str = "open",
         clock_offset: Callable[[Mapping[str, str]], int] | None = None,
     ) -> None:
         self.policies = policies
@@ -103,11 +103,12 @@ class Proxy:
         self.provider = provider
         self.lease_ms = lease_ms
         self.clock_offset = clock_offset or (lambda _headers: 0)
-        self.books = Books(store, closed=fail_closed, now_ms=lambda: time.time_ns() // 1_000_000)
+        self.books = Books(store, on_failure=on_failure, now_ms=lambda: time.time_ns() // 1_000_000)
         self.sealer = Sealer(ledger_key)
         self.webhook = webhook
         self.tenancy = tenancy
         self.budgets = budgets or Budgets()
+        self.timing = timing.Timing(telemetry)
         self.turns: set[Turn] = set()
         self.in_flight = self.arriving = 0  # requests that are here, and whose body is still coming
         self.draining = False
@@ -227,7 +228,7 @@ class Proxy:
             await (asyncio.wait(pending) if pending else asyncio.sleep(SETTLING_S))
 
     def _retried(self, error_type: str) -> None:
-        self.telemetry.count("upstream.retries", {"provider": self.provider, "error.type": error_type}, 1)
+        self.telemetry.count("upstream.retries", {"gen_ai.provider.name": self.provider, "error.type": error_type})
 
     def knows(self, who: Identity) -> bool:
         """Whether this worker delivered the newest round of a conversation: then the store knows what came before."""
@@ -270,6 +271,7 @@ class Proxy:
                 _log.error("a detector failed, its turns go on without it: %s", error)
         if turn.report is not None:
             self.telemetry.report(turn.final_report())
+            self.timing.turn(turn.seen, turn.chosen.policy)
 
     def tell(self, kind: str, org: str, session: str, about: str, data: Mapping[str, object]) -> None:
         """Tell the webhook, if there is one. `about` and the kind name the event: it is told once."""
