@@ -151,6 +151,8 @@ class Config(Section):
         elif default and not self.upstream.api_key:
             keyless[_upstreams.RESERVED] = self.upstream.url
         found = list(_upstreams.warnings(self.upstreams, self.prices.models, default=default, keyless=keyless))
+        if self.telemetry.capture_content in ("event_only", "span_and_event"):
+            found.append("telemetry.capture_content: events are not sent; span_only puts the texts on spans")
         return found + unpaid + list(self._vain())
 
     def _vain(self) -> Iterator[str]:
@@ -232,6 +234,7 @@ def _defaults(document: _document.Document, env: Mapping[str, str]) -> None:
     for dotted, value in (
         ("upstream.url", env.get("OPENAI_BASE_URL")),
         ("telemetry.otlp_endpoint", env.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
+        ("telemetry.capture_content", env.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT")),
         ("telemetry.genai_metrics", "both" if NEWEST in env.get("OTEL_SEMCONV_STABILITY_OPT_IN", "") else ""),
         ("store.data_dir", f"{home}/guardproxy"),
     ):
