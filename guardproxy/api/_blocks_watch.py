@@ -7,17 +7,17 @@ are handed on event by event. Never raises on what a provider sends.
 from __future__ import annotations
 
 from guardproxy.api._answer import Answer
-from guardproxy.api._blocks_answer import Reader, message_of, raw
+from guardproxy.api._blocks_answer import Reader
 from guardproxy.api._blocks_cut import StreamCut
-from guardproxy.api._blocks_gate import GatedStream
+from guardproxy.api._blocks_gate import BlockEvents, Edits, Event
 from guardproxy.api._blocks_halt import Halt
 from guardproxy.api._blocks_skim import Skimmer
 from guardproxy.api._blocks_whole import Whole
 from guardproxy.api._chat_halt import OFF, Options
 from guardproxy.api._gate import Gate, Joint
-from guardproxy.api._json import dumps
+from guardproxy.api._gated import GatedStream
 from guardproxy.api._sse import Decoder
-from guardproxy.api._watcher import Watcher
+from guardproxy.api._watcher import Kept, Watcher
 from guardproxy.core.edit import DropCalls
 from guardproxy.core.model import Ask
 
@@ -54,35 +54,23 @@ def watch(
         options = OFF
     halt = Halt(reader, options, language) if options is not OFF and options.used else None
     kind = content_type.lower()
+    way: Whole | Passing | GatedStream[Event]
     if not ("event-stream" in kind or ("json" not in kind and ask.stream)):
-        return Holding(Whole(reader, drop, halt, gate, joint), answer, ok=ok)
+        way = Whole(reader, drop, halt, gate, joint)
+        return Watcher(way, answer, Kept(reader.raw_message, reader.raw_calls, way.joint), ok=ok, holder=way)
     if drop is None and halt is None and gate is None and joint is None:
-        return Holding(Passing(reader), answer, ok=ok)
-    cut = StreamCut(drop.text, reader.blocks) if drop is not None else None
-    return Holding(GatedStream(reader, cut, halt, gate, joint), answer, ok=ok)
-
-
-class Holding(Watcher):
-    """A watcher whose way knows all that was given."""
-
-    def __init__(self, way: Passing | Whole | GatedStream, answer: Answer, *, ok: bool) -> None:
-        super().__init__(way, answer, ok=ok, holder=way)
-        self._blocks = way
-
-    def raw_message(self) -> bytes:
-        """The answer as the assistant message that a request of this surface carries, unknown fields included."""
-        return dumps(message_of(self._blocks.made()))
-
-    def raw_calls(self) -> tuple[bytes, ...]:
-        """The calls of that message, in the order of `seen().calls`."""
-        return raw(self._blocks.raw_calls())
+        return Watcher(Passing(reader), answer, Kept(reader.raw_message, reader.raw_calls, reader.joint), ok=ok)
+    editor = Edits(reader, StreamCut(drop.text, reader.blocks) if drop is not None else None, halt)
+    events = BlockEvents(editor, reader, gate, joint)
+    way = GatedStream(events, editor, answer, gate)
+    return Watcher(way, answer, Kept(reader.raw_message, reader.raw_calls, way.joint), ok=ok, holder=way)
 
 
 class Passing:
     """A stream that nobody edits."""
 
-    touched = own_text = holding = False
-    repeats = unread = 0
+    touched = own_text = False
+    repeats = 0
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -121,20 +109,3 @@ class Passing:
         read = self._skimmer.read
         for event in self._decoder.feed(batch):
             read(event)
-
-    def release(self, keep: frozenset[int] | None = None) -> bytes:
-        return b""
-
-    def made(self) -> list[dict[str, object]]:
-        self.settle()
-        return [block.built() for block in self._reader.blocks.blocks]
-
-    def raw_message(self) -> dict[str, object]:
-        return message_of(self.made())
-
-    def raw_calls(self) -> list[dict[str, object]]:
-        return [block.built() for block in self._reader.blocks.blocks if block.position >= 0]
-
-    def joint(self) -> Joint:
-        self.settle()
-        return self._reader.joint()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from guardproxy.api import _blocks_cut
-from guardproxy.api._blocks_answer import Reader, message_of
+from guardproxy.api._blocks_answer import Reader
 from guardproxy.api._blocks_clear import whole
 from guardproxy.api._blocks_cut import CALLING
 from guardproxy.api._blocks_halt import Halt
@@ -94,19 +94,6 @@ class Whole:
             changed = True
         self.touched = changed
         return dumps(payload) if changed else raw
-
-    def made(self) -> list[Fields]:
-        self.settle()
-        return [block.built() for block in self._reader.blocks.blocks]
-
-    def raw_message(self) -> Fields:
-        """The answer as an assistant message of a request."""
-        return message_of(self.made())
-
-    def raw_calls(self) -> list[Fields]:
-        """Its calls."""
-        self.settle()
-        return [block.built() for block in self._reader.blocks.blocks if block.position >= 0]
 
     def joint(self) -> Joint:
         """What the client was given so far, or will be with the next attempt's text."""

@@ -9,13 +9,16 @@ from __future__ import annotations
 from guardproxy.api import _chat_halt
 from guardproxy.api._answer import Answer
 from guardproxy.api._chat_cut import StreamCut, WholeCut
-from guardproxy.api._chat_gate import GatedStream
+from guardproxy.api._chat_gate import Chunks
 from guardproxy.api._chat_gate_whole import GatedWhole
 from guardproxy.api._chat_halt import OFF, Options
-from guardproxy.api._gate import Gate, Joint
+from guardproxy.api._gate import Gate, Joint, half
+from guardproxy.api._gated import Editor, GatedStream
+from guardproxy.api._gathered import Fields, assembled
+from guardproxy.api._passing import Edited
 from guardproxy.api._sse import Decoder
 from guardproxy.api._template import Reader
-from guardproxy.api._watcher import Holder, Watcher, Way
+from guardproxy.api._watcher import Kept, Watcher, Way
 from guardproxy.core.edit import DropCalls
 from guardproxy.core.model import Ask
 
@@ -45,33 +48,60 @@ def watch(
     `joint`: what earlier attempts of the turn gave the client; this one goes on with it.
     """
     answer = Answer()
+    plain = _Plain(answer)
+    kept = Kept(plain.raw_message, plain.raw_calls, plain.joint)
     ok = 200 <= status < 300
     may = ok and ask.choices == 1
     text = drop.text if drop is not None and may else None
-    streamed = _is_stream(ask, content_type)
     held = may and (gate is not None or joint is not None)
-    way = _way(ask, answer, text, strip=strip_usage and ok, at_once=held) if streamed else WholeCut(answer, text)
-    if options is not OFF and options.used and may:
-        way = _chat_halt.around(way, answer, options, language, streamed=streamed)
-    if not held:
-        return Watcher(way, answer, ok=ok)
-    holder: Holder
-    if isinstance(way, _Edited | _chat_halt.Stream):
-        holder = GatedStream(way, way.event, answer, gate, joint)
-    else:
+    used = options is not OFF and options.used and may
+    if not _is_stream(ask, content_type):
+        way: Way = WholeCut(answer, text)
+        if used and options.mend_finish:
+            way = _chat_halt.Whole(way, answer)
+        if not held:
+            return Watcher(way, answer, kept, ok=ok)
         holder = GatedWhole(way, answer, gate, joint, usage=ask.wants_usage)
-    return Watcher(holder, answer, ok=ok, holder=holder)
-
-
-def _way(ask: Ask, answer: Answer, text: str | None, *, strip: bool, at_once: bool) -> Way:
-    if text is None and not strip and not at_once:
-        return _Passing(answer)
-    return _Edited(answer, StreamCut(text, ask.model) if text is not None else None, strip_usage=strip)
+        return Watcher(holder, answer, Kept(holder.raw_message, holder.raw_calls, holder.joint), ok=ok, holder=holder)
+    if text is None and not (strip_usage and ok) and not held and not used:
+        return Watcher(_Passing(answer), answer, kept, ok=ok)
+    cut = StreamCut(text, ask.model) if text is not None else None
+    editor: Editor = _Edits(answer, cut, strip_usage=strip_usage and ok)
+    if used:
+        editor = _chat_halt.Halt(editor, answer, options, language)
+    if not held:
+        return Watcher(Edited(editor), answer, kept, ok=ok)
+    chunks = Chunks(editor, answer, gate, joint)
+    gated = GatedStream(chunks, editor, answer, gate)
+    return Watcher(gated, answer, Kept(chunks.raw_message, chunks.raw_calls, gated.joint), ok=ok, holder=gated)
 
 
 def _is_stream(ask: Ask, content_type: str) -> bool:
     kind = content_type.lower()
     return "event-stream" in kind or ("json" not in kind and ask.stream)
+
+
+class _Plain:
+    """What is kept of an answer that passes, as far as our view of it goes."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def raw_message(self) -> Fields:
+        return assembled({"content": self._answer.first.text or None}, self.raw_calls())
+
+    def raw_calls(self) -> list[Fields]:
+        return [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in self._answer.first.built()
+        ]
+
+    def joint(self) -> Joint:
+        first = self._answer.first
+        known = {key: value for key, value in (("id", self._answer.id), ("model", self._answer.model)) if value}
+        return Joint(
+            known, bool(first.text or first.call_count), first.text, first.call_count, half=half(first.built())
+        )
 
 
 class _Passing:
@@ -118,16 +148,14 @@ class _Passing:
             read(event)
 
 
-class _Edited:
-    """A stream handed on in whole events: without the usage chunk, or without calls."""
+class _Edits:
+    """The events without the usage chunk, or without calls."""
 
-    may_be_over = False  # nothing waits
     repeats = 0
 
     def __init__(self, answer: Answer, cut: StreamCut | None, *, strip_usage: bool) -> None:
         self._answer = answer
         self._reader = Reader(answer, shortcuts=cut is None)
-        self._decoder = Decoder()
         self._strip = strip_usage
         self._cut = cut
 
@@ -138,14 +166,6 @@ class _Edited:
     @property
     def own_text(self) -> bool:
         return self._cut is not None and self._cut.own_text
-
-    def feed(self, chunk: bytes) -> bytes:
-        passed = b"".join([self.event(event) for event in self._decoder.feed(chunk)])
-        return chunk if passed == chunk else passed
-
-    def finish(self) -> bytes:
-        rest = self._decoder.rest()
-        return self.event(rest) if rest else b""
 
     def settle(self) -> None:
         """Nothing waits."""

@@ -7,24 +7,26 @@ are taken out, what follows is counted on, and the response at the end has what 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 
 from guardproxy.api._answer import Answer
 from guardproxy.api._chat_halt import OFF, RULE, Options
 from guardproxy.api._gate import Gate, Joint
-from guardproxy.api._json import dumps
-from guardproxy.api._messages import neutral
+from guardproxy.api._gated import GatedStream
+from guardproxy.api._passing import Edited
 from guardproxy.api._repeats import Repeats
 from guardproxy.api._responses_answer import ENDS, Reader
-from guardproxy.api._responses_gate import GatedStream
+from guardproxy.api._responses_gate import ItemEvents
 from guardproxy.api._responses_given import NOTHING, Given, Sequel, given_by, given_in, given_of
-from guardproxy.api._responses_items import Fields, carried_out, is_call, kind_of
+from guardproxy.api._responses_items import Fields, is_call, kind_of
 from guardproxy.api._responses_whole import GatedWhole, WholeCut
 from guardproxy.api._sse import Decoder, comment
-from guardproxy.api._watcher import Holder, Watcher as _Watcher, Way
+from guardproxy.api._watcher import Holder, Kept, Watcher, Way
 from guardproxy.core.advice import LANGUAGES
 from guardproxy.core.edit import DropCalls
 from guardproxy.core.fingerprint import GUARD_MARK
-from guardproxy.core.model import Ask, Call, Message
+from guardproxy.core.model import Ask
 
 __all__ = ["Watcher", "watch"]
 
@@ -36,44 +38,6 @@ SHORT = 24
 
 _END = re.compile(rb"response\.(?:completed|incomplete|failed)|\[DONE\]|event: error")
 """Stands in whatever ends a stream."""
-
-
-class Watcher(_Watcher):
-    """The view of one response. What is kept of it are items, in the form in which a request carries them."""
-
-    def __init__(self, way: Way, reader: Reader, *, ok: bool, holder: Holder | None = None) -> None:
-        super().__init__(way, reader.answer, ok=ok, holder=holder)
-        self._reader = reader
-
-    def raw_message(self) -> bytes:
-        """The answer as the items that a later request carries, a list."""
-        self._read()
-        self._reader.settle()
-        return dumps([carried(item) for item in self._reader.heard.items])
-
-    def raw_calls(self) -> tuple[bytes, ...]:
-        """The calls among them, in the order of `seen().calls`."""
-        self._read()
-        self._reader.settle()
-        return tuple([dumps(carried(item)) for item in self._reader.heard.items if is_call(item)])
-
-    @property
-    def hosted(self) -> tuple[tuple[Call, Message | None], ...]:
-        """Calls that the provider has carried out by itself, with what it found, where that is told."""
-        self._read()
-        found = [carried_out(item) for item in self._reader.heard.hosted]
-        return tuple([(neutral(call).calls[0], neutral(told) if told is not None else None) for call, told in found])
-
-    def joint(self) -> Joint:
-        """What the client was given of this turn's answer so far."""
-        if self._holder is not None:
-            return self._holder.joint()
-        return getattr(self._way, "given", lambda: NOTHING)()
-
-
-def carried(item: Fields) -> Fields:
-    """An item as a request carries it: what is null there was not said."""
-    return {key: value for key, value in item.items() if value is not None}
 
 
 def watch(
@@ -96,22 +60,25 @@ def watch(
     ok = 200 <= status < 300
     text = drop.text if drop is not None and ok else None
     held = ok and (gate is not None or joint is not None)
-    way: Way
-    holder: Holder
+
+    def watched(way: Way, given: Callable[[], Joint], holder: Holder | None = None) -> Watcher:
+        kept = Kept(reader.raw_message, reader.raw_calls, given, reader.hosted)
+        return Watcher(way, reader.answer, kept, ok=ok, holder=holder)
+
     if not _is_stream(ask, content_type):
         whole = WholeCut(reader, text, hold=held)
         if not held:
-            return Watcher(whole, reader, ok=ok)
-        holder = GatedWhole(whole, reader, gate, joint)
-        return Watcher(holder, reader, ok=ok, holder=holder)
+            return watched(whole, whole.given)
+        body = GatedWhole(whole, reader, gate, joint)
+        return watched(body, body.joint, body)
     halts = Repeats(options.halt_repeats, options.repeats_within) if ok and options.halt_repeats else None
     if text is None and not held and halts is None:
-        return Watcher(_Passing(reader), reader, ok=ok)
-    way = edited = _Edited(reader, text, halts, language, given_of(joint))
+        return watched(_Passing(reader), partial(given_by, reader))
+    editor = _Edits(reader, text, halts, language, given_of(joint))
     if not held:
-        return Watcher(way, reader, ok=ok)
-    holder = GatedStream(way, edited.event, reader, gate, joint)
-    return Watcher(holder, reader, ok=ok, holder=holder)
+        return watched(Edited(editor), editor.given)
+    gated = GatedStream(ItemEvents(editor, reader, gate, joint), editor, reader.answer, gate)
+    return watched(gated, gated.joint, gated)
 
 
 def _is_stream(ask: Ask, content_type: str) -> bool:
@@ -159,11 +126,6 @@ class _Passing:
         self._decode()
         self._reader.settle()
 
-    def given(self) -> Given:
-        """What the client has."""
-        self.settle()
-        return given_by(self._reader)
-
     def _decode(self) -> None:
         if not self._waiting:
             return
@@ -175,14 +137,11 @@ class _Passing:
             read(event)
 
 
-class _Edited:
-    """A stream handed on in whole events: without calls, or up to where it says the same again and again."""
-
-    may_be_over = False  # nothing waits
+class _Edits:
+    """The events without calls, or up to where it says the same again and again."""
 
     def __init__(self, reader: Reader, text: str | None, halts: Repeats | None, language: str, before: Given) -> None:
         self._reader = reader
-        self._decoder = Decoder()
         self._text = text
         self._sequel = Sequel() if text is not None else None
         self._spoke_before = bool(before.text.strip())
@@ -193,16 +152,7 @@ class _Edited:
         self.touched = self.own_text = False
         self.repeats = 0
 
-    def feed(self, chunk: bytes) -> bytes:
-        passed = b"".join([self.event(event) for event in self._decoder.feed(chunk)])
-        return chunk if passed == chunk else passed
-
-    def finish(self) -> bytes:
-        rest = self._decoder.rest()
-        return self.event(rest) if rest else b""
-
     def settle(self) -> None:
-        """Nothing waits."""
         self._reader.settle()
 
     def given(self) -> Given:

@@ -13,7 +13,7 @@ from guardproxy.api._responses_answer import Reader
 from guardproxy.api._responses_events import message_of
 from guardproxy.api._responses_gate import doubled
 from guardproxy.api._responses_given import Given, Sequel, given_of
-from guardproxy.api._responses_items import Fields, is_call, kind_of, text_in
+from guardproxy.api._responses_items import is_call, kind_of, text_in
 from guardproxy.api._watcher import Way
 
 
@@ -154,14 +154,6 @@ class GatedWhole:
             self.unread = int(may_call(raw) and b"{" in raw)
         elif may_call(raw) and doubled(raw):
             self._out, self._changed = [dumps(payload)], True
-
-    def raw_message(self) -> Fields:
-        """Never asked: the watcher knows the items."""
-        return {}
-
-    def raw_calls(self) -> list[Fields]:
-        """Never asked either."""
-        return []
 
     def joint(self) -> Joint:
         """What the client was given so far, or will be with the next attempt: all but calls, and text that is held."""

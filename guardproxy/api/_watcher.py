@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from guardproxy.api._answer import Answer
-from guardproxy.api._gate import Joint, half
-from guardproxy.api._gathered import assembled
+from guardproxy.api._gate import Joint
 from guardproxy.api._json import dumps
 from guardproxy.core.model import Call, Message, Usage
 
@@ -35,9 +35,18 @@ class Holder(Way, Protocol):
     @property
     def unread(self) -> int: ...
     def release(self, keep: frozenset[int] | None = None) -> bytes: ...
-    def raw_message(self) -> dict[str, object]: ...
-    def raw_calls(self) -> list[dict[str, object]]: ...
-    def joint(self) -> Joint: ...
+
+
+class Kept(NamedTuple):
+    """Who knows an answer as its surface has it, once its way has settled.
+
+    `raw_message`: it as a request carries it; `raw_calls`: the calls of that. `joint`: what the client was given.
+    """
+
+    raw_message: Callable[[], object]
+    raw_calls: Callable[[], list[dict[str, object]]]
+    joint: Callable[[], Joint]
+    hosted: Callable[[], list[tuple[Call, Message | None]]] = list
 
 
 class Seen(NamedTuple):
@@ -59,9 +68,10 @@ class Seen(NamedTuple):
 class Watcher:
     """The view of one answer, choice 0 where there are several. All of it may be asked for at any time."""
 
-    def __init__(self, way: Way, answer: Answer, *, ok: bool, holder: Holder | None = None) -> None:
+    def __init__(self, way: Way, answer: Answer, kept: Kept, *, ok: bool, holder: Holder | None = None) -> None:
         self._way = way
         self._answer = answer
+        self._kept = kept
         self._ok = ok
         self._holder = holder
         self.feed = way.feed
@@ -90,34 +100,24 @@ class Watcher:
 
     def raw_message(self) -> bytes:
         """The answer as the assistant message that a request of this surface carries, unknown fields included."""
-        if self._holder is not None:
-            return dumps(self._holder.raw_message())
-        return dumps(assembled({"content": self.text or None}, self._plain_calls()))
+        self._way.settle()
+        return dumps(self._kept.raw_message())
 
     def raw_calls(self) -> tuple[bytes, ...]:
         """The calls of that message, in the order of `seen().calls`."""
-        calls = self._holder.raw_calls() if self._holder is not None else self._plain_calls()
-        return tuple([dumps(call) for call in calls])
+        self._way.settle()
+        return tuple([dumps(call) for call in self._kept.raw_calls()])
 
     @property
     def hosted(self) -> tuple[tuple[Call, Message | None], ...]:
         """Calls that the provider has carried out by itself, with their results: surfaces that have them say so."""
-        return ()
+        self._way.settle()
+        return tuple(self._kept.hosted())
 
     def joint(self) -> Joint:
         """What the client was given of this turn's answer so far, for the attempt that goes on with it."""
-        if self._holder is not None:
-            return self._holder.joint()
-        base = {"id": self.response_id, "model": self.response_model}
-        text, calls = self.text, self.call_count
-        known = {key: value for key, value in base.items() if value}
-        return Joint(known, bool(text or calls), text, calls, half=half(self.calls))
-
-    def _plain_calls(self) -> list[dict[str, object]]:
-        return [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in self.calls
-        ]
+        self._way.settle()
+        return self._kept.joint()
 
     def seen(self) -> Seen:
         """All of it at once."""
