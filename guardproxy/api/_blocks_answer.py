@@ -230,14 +230,6 @@ class Reader:
             if isinstance(found := holder["usage"], dict):
                 self.usage = newest(self.usage, found)
 
-    def raw_message(self) -> Fields:
-        """The answer as an assistant message of a request."""
-        return message_of([block.built() for block in self.blocks.blocks])
-
-    def raw_calls(self) -> list[Fields]:
-        """Its calls."""
-        return [block.built() for block in self.blocks.blocks if block.position >= 0]
-
     def joint(self) -> Joint:
         """What the client was given, of a stream that passes as it comes."""
         return Joint(

@@ -101,14 +101,6 @@ class Chunks:
             return b""
         return joined.end("tool_calls" if joined.given else "stop")
 
-    def raw_message(self) -> Fields:
-        """The answer as an assistant message of a request."""
-        return self._gathered().message
-
-    def raw_calls(self) -> list[Fields]:
-        """Its calls."""
-        return self._gathered().calls
-
     def joint(self, held: Sequence[Piece]) -> Joint:
         before = self._joint or Joint()
         given = Answer()
@@ -144,7 +136,7 @@ class Chunks:
         others = (self._names.seen - {call.name for call in calls}) | {self._clear.other(calls)}
         if any(name and self._gate.wants(name) for name in others):
             return True
-        numbered = zip(self._gathered().order, calls, strict=False)  # a call that has passed keeps the name that it had
+        numbered = zip(self.gathered().order, calls, strict=False)  # a call that has passed keeps the name that it had
         return any(number < self._early and self._gate.wants(call.name) for number, call in numbered)
 
     def _count(self) -> int:
@@ -152,7 +144,7 @@ class Chunks:
 
     def _anew(self, held: Sequence[Piece], late: int, keep: frozenset[int] | None) -> bytes:
         """The held events without their calls (`late`: so many have some); those kept stand before what ends."""
-        gathered = self._gathered()
+        gathered = self.gathered()
         numbers = zip(gathered.order, gathered.calls, strict=False)
         kept = [
             call
@@ -177,12 +169,13 @@ class Chunks:
 
     def _lacks(self, keep: frozenset[int]) -> bool:
         """Whether a call that is held is not to be kept; of very many, some cannot even be told."""
-        order = self._gathered().order
+        order = self.gathered().order
         return self._count() > len(order) or any(
             number >= self._early and place not in keep for place, number in enumerate(order)
         )
 
-    def _gathered(self) -> Gathered:
+    def gathered(self) -> Gathered:
+        """The answer so far as an assistant message of a request, and its calls."""
         return Gathered().stream(self._events, min(self._answer.choices, default=0))
 
 

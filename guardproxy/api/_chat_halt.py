@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from guardproxy.api._answer import Answer
-from guardproxy.api._chat_cut import CALL_REASONS
+from guardproxy.api._chat_cut import mend
 from guardproxy.api._gated import Editor
 from guardproxy.api._json import dumps, peek
 from guardproxy.api._repeats import Repeats
 from guardproxy.api._reply import DONE, event
 from guardproxy.api._sse import comment, data_of, with_data
-from guardproxy.api._watcher import Way
 from guardproxy.core.advice import LANGUAGES
 from guardproxy.core.fingerprint import GUARD_MARK
 
@@ -120,55 +119,7 @@ class Halt:
         if b"_call" not in out or self._answer.first.call_count:  # as both reasons have it
             return out
         payload = peek(data_of(out))
-        if not _mend(payload):
+        if not mend(payload):
             return out
         self._mended = True
         return with_data(out, dumps(payload))
-
-
-class Whole:
-    """A completion in one piece, mended at its end. It is never halted: it has been paid for."""
-
-    may_be_over = False
-    repeats = 0
-
-    def __init__(self, way: Way, answer: Answer) -> None:
-        self._way = way
-        self._answer = answer
-        self._parts: list[bytes] = []
-        self._mended = False
-
-    @property
-    def touched(self) -> bool:
-        return self._way.touched or self._mended
-
-    @property
-    def own_text(self) -> bool:
-        return self._way.own_text
-
-    def feed(self, chunk: bytes) -> bytes:
-        self._parts.append(self._way.feed(chunk))
-        return b""
-
-    def finish(self) -> bytes:
-        out = b"".join((*self._parts, self._way.finish()))
-        self._way.settle()
-        payload = None if self._answer.first.call_count else peek(out)
-        if not _mend(payload):
-            return out
-        self._mended = True
-        return dumps(payload)
-
-    def settle(self) -> None:
-        self._way.settle()
-
-
-def _mend(payload: object) -> bool:
-    """Whether a finish reason of it, a promise of calls, was made `stop`."""
-    entries = payload.get("choices") if isinstance(payload, dict) else None
-    mended = False
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and entry.get("finish_reason") in CALL_REASONS:
-            entry["finish_reason"] = "stop"
-            mended = True
-    return mended

@@ -12,12 +12,10 @@ from typing import cast
 from guardproxy.api._answer import Answer
 from guardproxy.api._calls import index_of
 from guardproxy.api._json import mend, peek, text_of
-from guardproxy.api._messages import neutral
 from guardproxy.api._responses_heard import Heard, size_of
-from guardproxy.api._responses_items import CALLS, Fields, carried_out, is_call, text_in
+from guardproxy.api._responses_items import CALLS, Fields, text_in
 from guardproxy.api._sse import data_of
 from guardproxy.api._usage import merge, usage_of
-from guardproxy.core.model import Call, Message
 
 MOST = 4 * 1024 * 1024
 """Bytes of deltas that are kept unread."""
@@ -76,19 +74,6 @@ class Reader:
             payload = peek(data_of(event) or b"0")
             if isinstance(payload, dict):
                 self.take(payload)
-
-    def raw_message(self) -> list[Fields]:
-        """The answer as the items that a later request carries."""
-        return [carried(item) for item in self.heard.items]
-
-    def raw_calls(self) -> list[Fields]:
-        """The calls among them."""
-        return [carried(item) for item in self.heard.items if is_call(item)]
-
-    def hosted(self) -> list[tuple[Call, Message | None]]:
-        """Calls that the provider has carried out by itself, with what it found, where that is told."""
-        found = [carried_out(item) for item in self.heard.hosted]
-        return [(neutral(call).calls[0], neutral(told) if told is not None else None) for call, told in found]
 
     def take(self, payload: Mapping[str, object]) -> None:
         """One event's payload, or that of a whole response."""
@@ -177,11 +162,6 @@ class Reader:
             return
         for item in fresh if known else items[len(heard.items) :]:
             heard.end(item, None if not heard.parts else len(heard.parts))
-
-
-def carried(item: Fields) -> Fields:
-    """An item as a request carries it: what is null there was not said."""
-    return {key: value for key, value in item.items() if value is not None}
 
 
 def _id(payload: Mapping[str, object]) -> str:

@@ -1,37 +1,27 @@
-"""Watches one answer of /v1/responses: the bytes go to the client, a copy is read.
+"""How an answer of /v1/responses is watched: see `_watching`.
 
-Untouched answers are read in batches, after the bytes have gone. Edited ones are handed on event by event: where calls
-are taken out, what follows is counted on, and the response at the end has what was given. Never raises.
+Where calls are taken out of a stream, what follows is counted on, and the response at the end has what was given.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import partial
 
 from guardproxy.api._answer import Answer
-from guardproxy.api._chat_halt import OFF, RULE, Options
-from guardproxy.api._gate import Gate, Joint
-from guardproxy.api._gated import GatedStream
-from guardproxy.api._passing import Edited
+from guardproxy.api._chat_halt import RULE
+from guardproxy.api._messages import neutral
+from guardproxy.api._passing import BATCH, Passing
 from guardproxy.api._repeats import Repeats
 from guardproxy.api._responses_answer import ENDS, Reader
 from guardproxy.api._responses_gate import ItemEvents
-from guardproxy.api._responses_given import NOTHING, Given, Sequel, given_by, given_in, given_of
-from guardproxy.api._responses_items import Fields, is_call, kind_of
-from guardproxy.api._responses_whole import GatedWhole, WholeCut
-from guardproxy.api._sse import Decoder, comment
-from guardproxy.api._watcher import Holder, Kept, Watcher, Way
+from guardproxy.api._responses_given import NOTHING, Given, Sequel, given_by, given_in
+from guardproxy.api._responses_items import Fields, carried_out, is_call, kind_of
+from guardproxy.api._responses_whole import Response
+from guardproxy.api._sse import comment
+from guardproxy.api._watching import Watch, Wishes
 from guardproxy.core.advice import LANGUAGES
-from guardproxy.core.edit import DropCalls
 from guardproxy.core.fingerprint import GUARD_MARK
-from guardproxy.core.model import Ask
-
-__all__ = ["Watcher", "watch"]
-
-BATCH = 16 * 1024
-"""Bytes of a stream that may wait to be read: small beside a stream, large beside an event."""
+from guardproxy.core.model import Ask, Call, Message
 
 SHORT = 24
 """Bytes of a chunk's end that are looked at with the next one: an end may come in pieces."""
@@ -40,63 +30,62 @@ _END = re.compile(rb"response\.(?:completed|incomplete|failed)|\[DONE\]|event: e
 """Stands in whatever ends a stream."""
 
 
-def watch(
-    ask: Ask,
-    *,
-    strip_usage: bool = False,  # usage is never asked for here: it always comes
-    drop: DropCalls | None = None,
-    status: int = 200,
-    content_type: str = "text/event-stream",
-    options: Options = OFF,
-    language: str = "en",
-    gate: Gate | None = None,
-    joint: Joint | None = None,
-) -> Watcher:
-    """A watcher for the answer to `ask`. An error answer is never edited, nor held.
+class ResponsesAnswer:
+    """`Dialect` of items."""
 
-    `joint`: what earlier attempts of the turn gave the client; this one goes on with it.
-    """
-    reader = Reader(Answer())
-    ok = 200 <= status < 300
-    text = drop.text if drop is not None and ok else None
-    held = ok and (gate is not None or joint is not None)
+    clears = False
 
-    def watched(way: Way, given: Callable[[], Joint], holder: Holder | None = None) -> Watcher:
-        kept = Kept(reader.raw_message, reader.raw_calls, given, reader.hosted)
-        return Watcher(way, reader.answer, kept, ok=ok, holder=holder)
+    def __init__(self, ask: Ask, wishes: Wishes) -> None:
+        self.answer = Answer()
+        self._wishes = wishes
+        self._reader = Reader(self.answer)
+        self._edits: Edits | None = None
 
-    if not _is_stream(ask, content_type):
-        whole = WholeCut(reader, text, hold=held)
-        if not held:
-            return watched(whole, whole.given)
-        body = GatedWhole(whole, reader, gate, joint)
-        return watched(body, body.joint, body)
-    halts = Repeats(options.halt_repeats, options.repeats_within) if ok and options.halt_repeats else None
-    if text is None and not held and halts is None:
-        return watched(_Passing(reader), partial(given_by, reader))
-    editor = _Edits(reader, text, halts, language, given_of(joint))
-    if not held:
-        return watched(Edited(editor), editor.given)
-    gated = GatedStream(ItemEvents(editor, reader, gate, joint), editor, reader.answer, gate)
-    return watched(gated, gated.joint, gated)
+    @property
+    def edits(self) -> bool:
+        return self._wishes.text is not None or bool(self._wishes.options.halt_repeats)
 
+    def editor(self) -> Edits:
+        self._edits = Edits(self._reader, self._wishes)
+        return self._edits
 
-def _is_stream(ask: Ask, content_type: str) -> bool:
-    kind = content_type.lower()
-    return "event-stream" in kind or ("json" not in kind and ask.stream)
+    def gated(self) -> tuple[Edits, ItemEvents]:
+        editor = self.editor()
+        return editor, ItemEvents(editor, self._reader, self._wishes.gate, self._wishes.joint)
+
+    def passing(self) -> Unedited:
+        return Unedited(self._reader)
+
+    def form(self) -> Response:
+        return Response(self._reader)
+
+    def raw_message(self) -> list[Fields]:
+        return [carried(item) for item in self._reader.heard.items]
+
+    def raw_calls(self) -> list[Fields]:
+        return [carried(item) for item in self._reader.heard.items if is_call(item)]
+
+    def hosted(self) -> list[tuple[Call, Message | None]]:
+        found = [carried_out(item) for item in self._reader.heard.hosted]
+        return [(neutral(call).calls[0], neutral(told) if told is not None else None) for call, told in found]
+
+    def joint(self) -> Given:
+        return self._edits.given() if self._edits is not None else given_by(self._reader)
 
 
-class _Passing:
-    """A stream that nobody edits."""
+watch = Watch(ResponsesAnswer)
 
-    touched = own_text = False
-    repeats = 0
+
+def carried(item: Fields) -> Fields:
+    """An item as a request carries it: what is null there was not said."""
+    return {key: value for key, value in item.items() if value is not None}
+
+
+class Unedited(Passing):
+    """A stream that nobody edits. Its end is an event of any length, which says at its beginning what it is."""
 
     def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._decoder = Decoder()
-        self._waiting: list[bytes] = []
-        self._size = 0
+        super().__init__(reader.read, reader.settle)
         self._edge = b""
         self._near = False  # the end, or a text about it
 
@@ -115,38 +104,17 @@ class _Passing:
             self._decode()
         return chunk
 
-    def finish(self) -> bytes:
-        self._decode()
-        if rest := self._decoder.rest():
-            self._reader.read(rest)
-        self._reader.settle()
-        return b""
 
-    def settle(self) -> None:
-        self._decode()
-        self._reader.settle()
-
-    def _decode(self) -> None:
-        if not self._waiting:
-            return
-        batch = b"".join(self._waiting)
-        self._waiting.clear()
-        self._size = 0
-        read = self._reader.read
-        for event in self._decoder.feed(batch):
-            read(event)
-
-
-class _Edits:
+class Edits:
     """The events without calls, or up to where it says the same again and again."""
 
-    def __init__(self, reader: Reader, text: str | None, halts: Repeats | None, language: str, before: Given) -> None:
+    def __init__(self, reader: Reader, wishes: Wishes) -> None:
+        options = wishes.options
         self._reader = reader
-        self._text = text
-        self._sequel = Sequel() if text is not None else None
-        self._spoke_before = bool(before.text.strip())
-        self._halts = halts
-        self._language = language
+        self._text = wishes.text
+        self._sequel = Sequel() if wishes.text is not None else None
+        self._halts = Repeats(options.halt_repeats, options.repeats_within) if options.halt_repeats else None
+        self._language = wishes.language
         self._heard = 0
         self._passed: list[bytes] = []
         self.touched = self.own_text = False

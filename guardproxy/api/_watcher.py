@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from guardproxy.api._answer import Answer
@@ -35,18 +34,18 @@ class Holder(Way, Protocol):
     @property
     def unread(self) -> int: ...
     def release(self, keep: frozenset[int] | None = None) -> bytes: ...
+    def joint(self) -> Joint: ...
 
 
-class Kept(NamedTuple):
-    """Who knows an answer as its surface has it, once its way has settled.
+class Kept(Protocol):
+    """An answer, once its way has settled, as its surface has it: the message that a request carries, and its calls."""
 
-    `raw_message`: it as a request carries it; `raw_calls`: the calls of that. `joint`: what the client was given.
-    """
-
-    raw_message: Callable[[], object]
-    raw_calls: Callable[[], list[dict[str, object]]]
-    joint: Callable[[], Joint]
-    hosted: Callable[[], list[tuple[Call, Message | None]]] = list
+    @property
+    def answer(self) -> Answer: ...
+    def raw_message(self) -> object: ...
+    def raw_calls(self) -> list[dict[str, object]]: ...
+    def hosted(self) -> list[tuple[Call, Message | None]]: ...
+    def joint(self) -> Joint: ...
 
 
 class Seen(NamedTuple):
@@ -68,9 +67,9 @@ class Seen(NamedTuple):
 class Watcher:
     """The view of one answer, choice 0 where there are several. All of it may be asked for at any time."""
 
-    def __init__(self, way: Way, answer: Answer, kept: Kept, *, ok: bool, holder: Holder | None = None) -> None:
+    def __init__(self, way: Way, kept: Kept, *, ok: bool, holder: Holder | None = None) -> None:
         self._way = way
-        self._answer = answer
+        self._answer = kept.answer
         self._kept = kept
         self._ok = ok
         self._holder = holder
@@ -117,7 +116,7 @@ class Watcher:
     def joint(self) -> Joint:
         """What the client was given of this turn's answer so far, for the attempt that goes on with it."""
         self._way.settle()
-        return self._kept.joint()
+        return self._holder.joint() if self._holder is not None else self._kept.joint()
 
     def seen(self) -> Seen:
         """All of it at once."""

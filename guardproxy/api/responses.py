@@ -33,11 +33,12 @@ from guardproxy.api._responses_made import (
     sound,
     unanswered,
 )
-from guardproxy.api._responses_watch import Watcher, watch
+from guardproxy.api._responses_watch import watch
 from guardproxy.api._responses_write import Body, write
 from guardproxy.api._sse import comment
 from guardproxy.api._too_long import too_long
 from guardproxy.api._tools import finish_tool, parameters, schema_defaults, tool_choice, tool_names
+from guardproxy.api._watcher import Watcher
 from guardproxy.core.model import Ask, Declared, Message
 from guardproxy.errors import BadAsk
 
