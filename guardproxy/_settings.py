@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from guardproxy import _kinds as kinds
-from guardproxy._kinds import Amount, Count, HttpUrl, Number, Port, Seconds, Text
+from guardproxy._kinds import Count, HttpUrl, Number, Port, Seconds, Text
 from guardproxy.core.pricing import Rates, Tier
 
 
@@ -284,16 +284,3 @@ class Overload(Section):
     max_in_flight: kinds.InFlight = 1024
     max_body_mb: kinds.Megabytes = 64
     max_expanded_mb: kinds.Megabytes = 64
-
-
-class TelemetrySection(Section):
-    """Metrics and spans over OTLP/HTTP when there is an endpoint; /metrics and the log are always there.
-
-    `log_format: auto` is text on a terminal and JSON elsewhere.
-    """
-
-    otlp_endpoint: kinds.OptionalHttpUrl = None
-    service_name: Text = "guardproxy"
-    sample_ratio: Annotated[Amount, Field(ge=0, le=1)] = 1.0
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_format: Literal["auto", "text", "json"] = "auto"

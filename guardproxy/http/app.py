@@ -36,6 +36,7 @@ from guardproxy.http.turn import Turn
 from guardproxy.http.upstream import Upstream
 from guardproxy.http.upstreams import Upstreams
 from guardproxy.http.webhook import Event, Webhook
+from guardproxy.telemetry.log import WHOSE
 
 if TYPE_CHECKING:
     from guardproxy.telemetry import Telemetry
@@ -68,6 +69,7 @@ class Proxy:
 
     org = DEFAULT_ORG
     where = ""  # options with which commands reach its store
+    incoming = "adopt"  # what becomes of a client's `traceparent`: adopt, link, ignore
 
     def __init__(
         self,
@@ -194,9 +196,11 @@ class Proxy:
             return _error(surface, BadAsk(message, status=405, code="method_not_allowed"), [("Allow", "POST")])
         turn = Turn(self, request, surface, target.path, target.session, tenant)
         self.turns.add(turn)
+        WHOSE.set(turn.whose)
         try:
             response = await turn.serve()
         finally:
+            WHOSE.set(None)
             self.turns.discard(turn)
         if response.status == 408 and not request.content.is_eof():
             response.force_close()  # what comes of the body later must not be read as a request

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from guardproxy import _sections
+from guardproxy import _kinds as kinds, _sections
 from guardproxy._policies import DEFAULT
 from guardproxy._upstreams import RESERVED
 from guardproxy.api.chat import OFF, Options
@@ -74,8 +74,15 @@ def assemble(
         fail_closed=closed,
         clock_offset=clock_offset,
     )
-    proxy.where = where
+    proxy.where, proxy.incoming = where, _incoming(config)
     return proxy
+
+
+def _incoming(config: Config) -> str:
+    """What becomes of a client's `traceparent`: who may be anybody does not write into the traces of others."""
+    said = config.telemetry.incoming
+    anybody = config.auth.mode == "none" and not kinds.is_loopback(config.listen.host)
+    return said if said != "auto" else "link" if anybody else "adopt"
 
 
 def _policies_of(config: Config, private: frozenset[str]) -> Policies:

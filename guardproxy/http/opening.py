@@ -12,6 +12,7 @@ from guardproxy.core.tenant import SEPARATOR
 from guardproxy.core.view import Opening, TurnFact, View
 from guardproxy.errors import StoreError
 from guardproxy.http import charging, remembering, room
+from guardproxy.telemetry._ids import adoptable
 
 if TYPE_CHECKING:
     from guardproxy.core.model import Ask
@@ -39,10 +40,16 @@ def opening_of(turn: Turn) -> Opening:
         lease_ms=proxy.lease_ms,
         tooled=bool(ask.tools),
         offset_ms=turn.offset_ms,
-        traceparent=turn.headers.get("traceparent", ""),
+        traceparent=_adopted(turn),
         payer=charging.payer(turn),
         need=(turn.need.input_tokens, turn.need.output_tokens, turn.need.cost_microusd),
     )
+
+
+def _adopted(turn: Turn) -> str:
+    """The trace that the session is to have, if this request begins it."""
+    told = turn.headers.get("traceparent", "")
+    return adoptable(told) if told and turn.proxy.incoming == "adopt" else ""
 
 
 def scope(turn: Turn) -> str:

@@ -11,6 +11,7 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 
 from guardproxy import secrets
 from guardproxy.config import Config
@@ -21,7 +22,7 @@ from guardproxy.http.crew import Crew
 from guardproxy.http.exporting import Exporter
 from guardproxy.http.operators import Operators
 from guardproxy.http.standing import Loaded, Standing
-from guardproxy.http.sweeper import Sweeper, bury
+from guardproxy.http.sweeper import Sweeper, bury, claim
 from guardproxy.http.switch import Switch
 from guardproxy.http.worker import listener
 from guardproxy.store import embedded
@@ -86,6 +87,7 @@ class Parent:
             kept=reach.retention(config),
         )
         stack.push_async_callback(self._store.close)
+        self._telemetry.claim = partial(claim, self._store)
         await self._store.check_policy()
         await self._store.check_schema()
         self._crew = Crew(config.listen.workers, self._start, self._fleet, lambda mark: bury(self._store, mark))

@@ -259,6 +259,10 @@ class Turn:
         """The `x-guardproxy-*` headers of the answer (DESIGN section 5)."""
         return heading.headers(self)
 
+    def whose(self) -> dict[str, str]:
+        """What every line says that is logged on this turn's account."""
+        return heading.whose(self)
+
     def settle(self) -> None:
         """Trip 2 and the report, once; nobody waits for them but `Proxy.close`.
 

@@ -265,6 +265,21 @@ if #short > 0 then
 end
 
 ------------------------------------------------------------------------------------------------------ admitted
+-- A trace is of a bounded stretch of a run (`traceparent` in state.lua): the next segment begins with the turn after
+-- the root was sent ("s"; after a finalize, which agents answer by asking on, "f", with what is new or comes late), and,
+-- where the trace is our own, with the turn that makes it too long. That turn is told what was ended ("r"): it sends the
+-- root. What opens a session, and what is no turn, begins none.
+if not (new_session or aside) and (s.traceparent ~= '' or turn > 300 or now - s.born >= 6 * HOUR) then
+  local text = s.traceparent
+  local caller, number, from, first, mark = string.match(text, '^([^;]*);(%d+);(%d+);(%d+);(%a)')
+  caller, number, from, first = caller or text, number or 0, tonumber(from or s.born), tonumber(first or 0)
+  local over = mark == 's' or (mark == 'f' and (opens or rearm or now - s.seen >= 15 * MINUTE))
+  local long = mark ~= 's' and mark ~= 'f' and caller == '' and (turn - first > 300 or now - from >= 6 * HOUR)
+  if long or over then
+    local ended = long and string.format('r;%.0f;%.0f', from, s.seen) or 'o'
+    s.traceparent = string.format('%s;%d;%.0f;%.0f;%s', caller, number + 1, now, turn - 1, ended)
+  end
+end
 for i = 1, #kinds do
   spent[2 * i] = spent[2 * i] + amounts[#kinds + i]
 end

@@ -159,12 +159,14 @@ if not run or (thread ~= '' and not fresh) then
     return name .. SEP .. 'main', number
   end
 
-  -- A client that sends its only request again after the cut has to meet the cut, not a new thread.
-  local function cut_moment_ago()
+  -- A client that sends its only request again after the cut has to meet the cut, not a new thread; and where a call of
+  -- it waits for a person, who is not asked twice, that one.
+  local function ended_moment_ago()
     for run in newest_askers() do
       if mine(run) then
         local t = thread_of(run)
-        if t and t.closed ~= '' and t.conversation == conversation and now - t.at <= RETRY_MS then return run end
+        local over = t and (t.closed ~= '' or (t.waits ~= '' and t.open == 0))
+        if over and t.conversation == conversation and now - t.at <= RETRY_MS then return run end
       end
     end
   end
@@ -176,10 +178,10 @@ if not run or (thread ~= '' and not fresh) then
     if run then return run end
     if session == '' then return derive() end
     if fresh then
-      local cut = cut_moment_ago()
-      local latest = not cut and count > 2 and call('HGET', P .. 'd:' .. session, 'head:' .. head)
+      local ended = ended_moment_ago()
+      local latest = not ended and count > 2 and call('HGET', P .. 'd:' .. session, 'head:' .. head)
       if latest then grows(thread_of(session .. SEP .. latest)) end
-      return cut
+      return ended
     end
     local latest = call('HGET', P .. 'd:' .. session, 'head:' .. head)
     run = not latest and by_link(true)
