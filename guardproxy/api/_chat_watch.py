@@ -54,7 +54,8 @@ class ChatAnswer:
 
     def form(self) -> Completion:
         form = Completion(self.answer, usage=self._ask.wants_usage)
-        self._gathered = form.gathered
+        if self._wishes.gate is not None or self._wishes.joint is not None:
+            self._gathered = form.gathered
         return form
 
     def raw_message(self) -> Fields:
