@@ -94,7 +94,7 @@ def read(body: bytes, headers: Mapping[str, str], *, short: bool = False, prefix
     else:
         parsed["messages"] = found[0]
     declared, told = declare(headers, parsed), progress(headers)
-    model = model_of(parsed)
+    model = model_of(parsed, headers)
     return _ask(parsed, model, body, replace(declared, progress=told) if told else declared, short=short)
 
 

@@ -125,6 +125,7 @@ class Ask:
     language: str = "en"
     parsed: Mapping[str, object] = field(default_factory=dict, repr=False)
     defaults: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # in the schemas of the tools called
+    aside: bool = False  # it costs, but is no turn of any run
 
 
 @value

@@ -190,11 +190,11 @@ class Proxy:
         tenant = NOBODY if self.tenancy is None else request[TENANT]
         surface = target.surface
         if surface is None or request.method == "OPTIONS" or passing.websocket(request):
-            return await passing.forward(self, request, target.path, tenant)
+            return await passing.forward(self, request, target, tenant)
         if request.method != "POST":
             message = f"{request.method} is not a method of {target.route}; use POST"
             return _error(surface, BadAsk(message, status=405, code="method_not_allowed"), [("Allow", "POST")])
-        turn = Turn(self, request, surface, target.path, target.session, tenant)
+        turn = Turn(self, request, surface, target, tenant)
         self.turns.add(turn)
         WHOSE.set(turn.whose)
         try:

@@ -22,7 +22,7 @@ if unresolved then
   name = sub(head, 1, 12) .. '-' .. (s.threads + 1)
   run = sid .. SEP .. name
 end
-if s.main == '' then s.main = name end -- the first thread of a session is its main one
+if s.main == '' and not never then s.main = name end -- the first thread of a session is its main one
 local t = not (new_session or unresolved) and read_thread(read[2])
 local ring = t and read[3] or ''
 local new_thread = not t
@@ -67,7 +67,7 @@ local function refuse(answer, kept, soon)
   return reply(answer, kept and ring or '', kept, 0, run)
 end
 
-local aside = not tooled and s.tooled -- a title, a compaction: costs, but is no turn
+local aside = never or (not tooled and s.tooled) -- a title, a compaction: costs, but is no turn
 local since = t.answered > 0 and not aside and math.max(1, now - t.answered) or 0
 local status, missing = aside and 0 or t.status, 0
 

@@ -15,6 +15,8 @@
 local token, session, thread, head, fresh, links, conversation, count, rounds, older, user, lease, tooled, offset,
   traceparent, spoken, kinds, keys, owner, payer, given, most,
   price = unpacked(ARGV[1])
+local never = tooled == 0 -- no turn of any session, whatever that has
+if never then tooled = false end
 local RETRY_MS, LATEST_MS = 2 * MINUTE, 10 * MINUTE
 local STAMP = 1e10 -- scores of links are count * STAMP + time, see settle.lua
 local K = P .. 'k:' .. token

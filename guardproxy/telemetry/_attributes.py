@@ -59,6 +59,8 @@ def of_turn(report: TurnReport, base: Attributes) -> Attributes:
         found[s.SPARED] = tuple([str(one) for one in decision.spared])
     if decision.exempted:  # ids of labels: why nothing was done
         found[s.EXEMPTED] = decision.exempted
+    if report.cost_microusd:
+        found[s.COST] = report.cost_microusd / 1e6
     if report.outcome:
         found[s.OUTCOME] = report.outcome
     if view.retry:

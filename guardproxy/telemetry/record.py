@@ -178,6 +178,12 @@ def told_twice(record: TurnRecord) -> bool:
     return any((one["action"], one["rule"]) == decided for one in record.get("events", Events()).get("objected", ()))
 
 
+def result_of(step: Step) -> ResultRecord:
+    """What a step says of its result."""
+    tool, call, result, marks = _result(step)
+    return ResultRecord(tool=tool, call=call, result=result, marks=marks)
+
+
 def _result(step: Step) -> tuple[str, str, str, str]:
     flags = int(step.flags)  # as plain numbers: an enum's `&` costs a microsecond
     marks = "".join([mark for mark, flag in _MARKS.items() if flags & flag]) if flags & _MARKED else ""

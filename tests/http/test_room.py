@@ -309,7 +309,7 @@ async def test_input_that_does_not_fit_is_not_helped_by_less_output(store: Store
 # --------------------------------------------------------------------------------------------------------- other paths
 
 
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/audio/speech", "/v1/completions"])
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v1/audio/speech", "/v1/moderations"])
 async def test_a_route_that_is_not_counted_is_refused_where_there_are_budgets(store: Store, path: str) -> None:
     budgets = [budget("org", "cost_usd", 5)]
     async with live(store, budgets=budgets) as running:

@@ -138,7 +138,7 @@ async def test_who_has_no_key_of_ours_is_told_so_and_reaches_nobody(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS", "HEAD"])
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models", "/v1/embeddings", "/v1/files/f-1", "/x"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models", "/v1/rerank", "/v1/files/f-1", "/x"])
 async def test_no_route_that_reaches_the_provider_is_open_without_a_key(store: Store, method: str, path: str) -> None:
     async with keyed(store) as running:
         async with running.client.request(method, running.url + path) as answer:
@@ -191,12 +191,12 @@ async def test_models(store: Store, models: tuple[str, ...], model: str, open_: 
         ((), "GET", "/v1/models", True),
         ((), "GET", "/v1/models/gpt-5", True),
         ((), "DELETE", "/v1/models/gpt-5", False),
-        ((), "POST", "/v1/embeddings", False),
+        ((), "POST", "/v1/rerank", False),
         ((), "GET", "/v1/files", False),
         ((), "GET", "/v1/chat/completions/chatcmpl-of-another", False),
-        (("/v1/embeddings",), "POST", "/v1/embeddings", True),
-        (("/v1/embeddings",), "POST", "/v1/embeddings?a=b", True),
-        (("/v1/embeddings",), "POST", "/v1/fine_tuning/jobs", False),
+        (("/v1/rerank",), "POST", "/v1/rerank", True),
+        (("/v1/rerank",), "POST", "/v1/rerank?a=b", True),
+        (("/v1/rerank",), "POST", "/v1/fine_tuning/jobs", False),
         (("*",), "GET", "/v1/files", True),
     ],
 )
@@ -235,12 +235,12 @@ async def test_what_is_read_is_open_to_a_key_by_itself(
 )
 async def test_upstreams(store: Store, upstreams: tuple[str, ...], statuses: list[int]) -> None:
     """Of several, those that the key is for; the keys of the providers go each to its own, ours to none."""
-    made = await ring(store).make_key(upstreams=upstreams, routes=["/v1/embeddings"])
+    made = await ring(store).make_key(upstreams=upstreams, routes=["/v1/rerank"])
     other = Provider()
     async with serve(other.handle) as url:
         named = {"name": "other", "url": f"{url}/v1", "api_key": "sk-other", "models": ["o-*"]}
         async with keyed(store, upstreams=[named]) as running:
-            for path in ("/v1/chat/completions", "/v1/embeddings"):
+            for path in ("/v1/chat/completions", "/v1/rerank"):
                 asked = [{**ASK, "model": model} for model in ("m", "o-1")]
                 answers = [await running.post(ask, bearer(made.secret), path) for ask in asked]
                 assert [answer.status for answer in answers] == statuses
@@ -251,9 +251,9 @@ async def test_upstreams(store: Store, upstreams: tuple[str, ...], statuses: lis
 
 @pytest.mark.parametrize(("upstreams", "status"), [((), 200), (("default", "b"), 200), (("b",), 403)], ids=str)
 async def test_the_only_upstream(store: Store, upstreams: tuple[str, ...], status: int) -> None:
-    made = await ring(store).make_key(upstreams=upstreams, routes=["/v1/embeddings"])
+    made = await ring(store).make_key(upstreams=upstreams, routes=["/v1/rerank"])
     async with keyed(store) as running:
-        for path in ("/v1/chat/completions", "/v1/embeddings"):
+        for path in ("/v1/chat/completions", "/v1/rerank"):
             assert (await running.post(ASK, bearer(made.secret), path)).status == status
         assert len(running.provider.got) == 2 * (status == 200)
 
