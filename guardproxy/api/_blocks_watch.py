@@ -53,8 +53,8 @@ class BlocksAnswer:
     def raw_calls(self) -> list[Fields]:
         return [block.built() for block in self._reader.blocks.blocks if block.position >= 0]
 
-    def hosted(self) -> list[tuple[Call, Message | None]]:
-        return []  # what the provider has carried out stands in the answer with its results
+    def hosted(self) -> tuple[tuple[Call, Message | None], ...]:
+        return ()  # what the provider has carried out stands in the answer with its results
 
     def joint(self) -> Joint:
         return self._reader.joint()

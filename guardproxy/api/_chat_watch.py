@@ -9,28 +9,28 @@ from guardproxy.api._chat_cut import StreamCut
 from guardproxy.api._chat_gate import Chunks
 from guardproxy.api._chat_halt import Halt
 from guardproxy.api._chat_whole import Completion
-from guardproxy.api._gate import Joint, half
 from guardproxy.api._gated import Editor
-from guardproxy.api._gathered import Fields, Gathered, assembled
+from guardproxy.api._gathered import Fields, Gathered
 from guardproxy.api._passing import Passing
 from guardproxy.api._template import Reader
+from guardproxy.api._watcher import Plain
 from guardproxy.api._watching import Watch, Wishes
-from guardproxy.core.model import Ask, Call, Message
+from guardproxy.core.model import Ask
 
 SHORT = 24
 """A chunk longer than the last event of a stream with its surroundings: such an event may come in pieces."""
 
 
-class ChatAnswer:
+class ChatAnswer(Plain):
     """`Dialect` of chat."""
 
     clears = False
+    _gathered: Callable[[], Gathered] | None = None  # its message, where more of it is kept than our view
 
     def __init__(self, ask: Ask, wishes: Wishes) -> None:
         self.answer = Answer()
         self._ask = ask
         self._wishes = wishes
-        self._gathered: Callable[[], Gathered] | None = None  # its message, where more of it is kept than our view
 
     @property
     def edits(self) -> bool:
@@ -59,26 +59,10 @@ class ChatAnswer:
         return form
 
     def raw_message(self) -> Fields:
-        if self._gathered is not None:
-            return self._gathered().message
-        return assembled({"content": self.answer.first.text or None}, self.raw_calls())
+        return self._gathered().message if self._gathered is not None else super().raw_message()
 
     def raw_calls(self) -> list[Fields]:
-        if self._gathered is not None:
-            return self._gathered().calls
-        return [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in self.answer.first.built()
-        ]
-
-    def hosted(self) -> list[tuple[Call, Message | None]]:
-        return []  # whatever a provider does by itself, it does not say so here
-
-    def joint(self) -> Joint:
-        answer, first = self.answer, self.answer.first
-        known = {key: value for key, value in (("id", answer.id), ("model", answer.model)) if value}
-        text, calls = first.text, first.call_count
-        return Joint(known, bool(text or calls), text, calls, half=half(first.built()))
+        return self._gathered().calls if self._gathered is not None else super().raw_calls()
 
 
 watch = Watch(ChatAnswer)

@@ -17,11 +17,12 @@ from guardproxy.api._reply import event
 class Completion:
     """`Form` of chat."""
 
+    clear = staticmethod(_clear.whole)
+
     def __init__(self, answer: Answer, *, usage: bool) -> None:
         self._answer = answer
         self._usage = usage  # the client wants it at the end of a stream
         self._payload: Fields = {}  # as it was read
-        self.clear = _clear.whole
 
     @property
     def there(self) -> bool:

@@ -65,9 +65,9 @@ class ResponsesAnswer:
     def raw_calls(self) -> list[Fields]:
         return [carried(item) for item in self._reader.heard.items if is_call(item)]
 
-    def hosted(self) -> list[tuple[Call, Message | None]]:
+    def hosted(self) -> tuple[tuple[Call, Message | None], ...]:
         found = [carried_out(item) for item in self._reader.heard.hosted]
-        return [(neutral(call).calls[0], neutral(told) if told is not None else None) for call, told in found]
+        return tuple([(neutral(call).calls[0], neutral(told) if told is not None else None) for call, told in found])
 
     def joint(self) -> Given:
         return self._edits.given() if self._edits is not None else given_by(self._reader)

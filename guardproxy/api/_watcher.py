@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from guardproxy.api._answer import Answer
-from guardproxy.api._gate import Joint
+from guardproxy.api._gate import Joint, half
+from guardproxy.api._gathered import assembled
 from guardproxy.api._json import dumps
 from guardproxy.core.model import Call, Message, Usage
 
@@ -44,8 +45,33 @@ class Kept(Protocol):
     def answer(self) -> Answer: ...
     def raw_message(self) -> object: ...
     def raw_calls(self) -> list[dict[str, object]]: ...
-    def hosted(self) -> list[tuple[Call, Message | None]]: ...
+    def hosted(self) -> tuple[tuple[Call, Message | None], ...]: ...
     def joint(self) -> Joint: ...
+
+
+class Plain:
+    """An answer of which no more is kept than our view of it."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+
+    def raw_message(self) -> dict[str, object]:
+        return assembled({"content": self.answer.first.text or None}, self.raw_calls())
+
+    def raw_calls(self) -> list[dict[str, object]]:
+        return [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in self.answer.first.built()
+        ]
+
+    def hosted(self) -> tuple[tuple[Call, Message | None], ...]:
+        return ()
+
+    def joint(self) -> Joint:
+        answer, first = self.answer, self.answer.first
+        known = {key: value for key, value in (("id", answer.id), ("model", answer.model)) if value}
+        text, calls = first.text, first.call_count
+        return Joint(known, bool(text or calls), text, calls, half=half(first.built()))
 
 
 class Seen(NamedTuple):
@@ -111,7 +137,7 @@ class Watcher:
     def hosted(self) -> tuple[tuple[Call, Message | None], ...]:
         """Calls that the provider has carried out by itself, with their results: surfaces that have them say so."""
         self._way.settle()
-        return tuple(self._kept.hosted())
+        return self._kept.hosted()
 
     def joint(self) -> Joint:
         """What the client was given of this turn's answer so far, for the attempt that goes on with it."""

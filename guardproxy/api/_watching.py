@@ -18,6 +18,8 @@ from guardproxy.api._whole import Form, Whole
 from guardproxy.core.edit import DropCalls
 from guardproxy.core.model import Ask
 
+_made = tuple.__new__  # a named tuple of all its fields at half the price
+
 
 class Wishes(NamedTuple):
     """What is to be made of an answer. `text`: stands in the place of its calls, and of an answer without words."""
@@ -76,7 +78,7 @@ class Watch:
             drop = gate = joint = None
             options = OFF
         text = drop.text if drop is not None else None
-        dialect = self._dialect(ask, Wishes(strip_usage and ok, text, options, language, gate, joint))
+        dialect = self._dialect(ask, _made(Wishes, (strip_usage and ok, text, options, language, gate, joint)))
         judged = gate is not None or joint is not None
         kind = content_type.lower()
         if not ("event-stream" in kind or ("json" not in kind and ask.stream)):

@@ -48,13 +48,19 @@ class Whole:
 
     may_be_over = False
     repeats = 0  # it is never halted: it has been paid for
+    own_text = holding = False
+    unread = 0
+    """1: nobody can read it, and nothing of it may be handed on."""
+    _tried = -1  # size at the last attempt to read it
+    _over = _given = False
+    _edited = False  # it was cut, or mended
+    _changed = False  # it was written anew
+    _calls = 0  # of those that were given
+    _out = b""
 
     def __init__(
         self, form: Form, answer: Answer, text: str | None, gate: Gate | None, joint: Joint | None, *, mends: bool
     ) -> None:
-        self.own_text = self.holding = False
-        self.unread = 0
-        """1: nobody can read it, and nothing of it may be handed on."""
         self._form = form
         self._answer = answer
         self._text = text
@@ -65,13 +71,6 @@ class Whole:
         self._passes = text is None and not mends and not self._judged
         self._parts: list[bytes] = []
         self._size = 0
-        self._tried = -1  # size at the last attempt to read it
-        self._over = False
-        self._out = b""
-        self._edited = False  # it was cut, or mended
-        self._changed = False  # it was written anew
-        self._given = False
-        self._calls = 0  # of those that were given
 
     @property
     def touched(self) -> bool:
@@ -84,13 +83,16 @@ class Whole:
         return chunk if self._passes else b""
 
     def settle(self) -> None:
-        ended = bool(self._parts) and self._parts[-1].rstrip().endswith(b"}")  # else it is not worth a parse
-        if not ended or self._tried == self._size or self._size > MAX_WHOLE or self._form.there:
+        if self._tried == self._size or self._size > MAX_WHOLE or self._form.there:
+            return
+        if not (self._parts and self._parts[-1].rstrip().endswith(b"}")):  # else it is not worth a parse
             return
         if self._judged and not self._over:
             return  # it is not clear yet
         self._tried = self._size
-        self._form.take(self._payload())
+        payload = peek(b"".join(self._parts))
+        if isinstance(payload, dict):
+            self._form.take(payload)
 
     def finish(self) -> bytes:
         if self._over:

@@ -24,7 +24,7 @@ from guardproxy.api._sse import Decoder, comment
 from guardproxy.api._template import Reader
 from guardproxy.api._too_long import too_long
 from guardproxy.api._usage import merge, usage_of
-from guardproxy.api._watcher import Watcher
+from guardproxy.api._watcher import Plain, Watcher
 from guardproxy.core.edit import Edit, LimitOutput, SpliceUsage
 from guardproxy.core.model import Ask, Message
 
@@ -197,7 +197,7 @@ def watch(
     answer, ok, kind = Said(), 200 <= status < 300, content_type.lower()
     streamed = "event-stream" in kind or ("json" not in kind and ask.stream)
     way = _Stream(answer, strip=strip_usage and ok) if streamed else _Whole(answer)
-    return Watcher(way, answer, ok=ok)
+    return Watcher(way, Plain(answer), ok=ok)
 
 
 def reply(ask: Ask, text: str, *, reply_id: str, created: int, finish: Finish | None = None) -> tuple[str, bytes]:

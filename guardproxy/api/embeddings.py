@@ -21,7 +21,7 @@ from guardproxy.api._reply import Finish
 from guardproxy.api._sse import comment
 from guardproxy.api._too_long import too_long
 from guardproxy.api._usage import usage_of
-from guardproxy.api._watcher import Watcher
+from guardproxy.api._watcher import Plain, Watcher
 from guardproxy.core.edit import Edit
 from guardproxy.core.model import Ask, Message
 from guardproxy.errors import BadAsk
@@ -154,7 +154,7 @@ def watch(ask: Ask, *, status: int = 200, **_more: object) -> Watcher:
     """A watcher for the answer to `ask`: it is never touched."""
     del ask
     answer = Answer()
-    return Watcher(_Whole(answer), answer, ok=200 <= status < 300)
+    return Watcher(_Whole(answer), Plain(answer), ok=200 <= status < 300)
 
 
 def reply(ask: Ask, text: str, *, reply_id: str, created: int, finish: Finish | None = None) -> tuple[str, bytes]:
