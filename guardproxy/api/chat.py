@@ -20,6 +20,7 @@ from guardproxy.api._chat_held import (
     calls_in_message,
     keep_calls,
     raw_messages,
+    read_calls,
     read_message,
     with_arguments,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "message",
     "raw_messages",
     "read",
+    "read_calls",
     "read_message",
     "replay_message",
     "reply",

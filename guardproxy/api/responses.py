@@ -22,7 +22,14 @@ from guardproxy.api._json import peek, read_object
 from guardproxy.api._prefix import Prefixes
 from guardproxy.api._progress import progress
 from guardproxy.api._responses_chain import OURS, Said, continues, keep, names, recalled, references, stored
-from guardproxy.api._responses_held import calls_in_message, keep_calls, raw_messages, read_message, with_arguments
+from guardproxy.api._responses_held import (
+    calls_in_message,
+    keep_calls,
+    raw_messages,
+    read_calls,
+    read_message,
+    with_arguments,
+)
 from guardproxy.api._responses_items import History
 from guardproxy.api._responses_made import (
     closing,
@@ -73,6 +80,7 @@ __all__ = [
     "names",
     "raw_messages",
     "read",
+    "read_calls",
     "read_message",
     "recall",
     "references",
