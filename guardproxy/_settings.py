@@ -114,7 +114,7 @@ class Upstream(Section):
 
 
 class StoreSection(Section):
-    """Redis by `url`, else an embedded Valkey in `data_dir`. `on_failure` says what a request does without it.
+    """Redis by `url`, else an embedded Valkey in `data_dir`. `on_failure`: what happens without it (`http.books`).
 
     `lease_seconds`: how long a hold outlives the worker that took it; renewed while its call runs. `labels_days`: how
     long a false alarm is remembered; `runs_hours`: a run after its last turn; `people_days`: what waits for people, and
@@ -123,7 +123,7 @@ class StoreSection(Section):
 
     url: kinds.OptionalRedisUrl = Field(default=None, repr=False)
     data_dir: Text = "~/.local/share/guardproxy"
-    on_failure: Literal["open", "closed"] = "open"
+    on_failure: Literal["by_budget", "open", "closed"] = "by_budget"
     timeout_ms: kinds.StoreMs = 220  # a request may lose 250 in all (DESIGN section 11)
     lease_seconds: kinds.LeaseSeconds = 120.0
     labels_days: kinds.Days = 180.0

@@ -18,8 +18,9 @@ import orjson
 from aiohttp import web
 
 from guardproxy.errors import ConfigError, GuardError, StoreError
-from guardproxy.http.auditing import Notes, changed
+from guardproxy.http.auditing import Notes
 from guardproxy.http.gate import Gate
+from guardproxy.http.switch import stood
 from guardproxy.http.whereabouts import HEADER, NONCE, proof
 from guardproxy.telemetry import Snapshot
 from guardproxy.telemetry.exposition import CONTENT_TYPE, render
@@ -125,9 +126,10 @@ class Admin:
         if changes and actor.org:
             raise GuardError(f"this token is for {actor.org} alone", status=403, code="other_org")
         wanted = await _wanted(request) if changes else None
+        before = await stood(self._sight.panic) if changes else None
         on, pending = await self._sight.panic(wanted)
         if changes and self._notes is not None:
-            await self._notes.note(actor.did("panic.set", "panic", diff=changed({}, {"on": on})))
+            await self._notes.note(actor.did("panic.set", "panic", diff={"on": (before, on)}))
         return _json({"on": on, "pending": True}, 202) if pending else _json({"on": on}, 200)
 
     async def _store(self) -> tuple[str, bool]:

@@ -88,7 +88,7 @@ class Proxy:
         tenancy: Tenancy | None = None,
         budgets: Budgets | None = None,
         lease_ms: int = 120_000,
-        fail_closed: bool = False,
+        on_failure: str = "open",
         clock_offset: Callable[[Mapping[str, str]], int] | None = None,
     ) -> None:
         self.policies = policies
@@ -103,7 +103,7 @@ class Proxy:
         self.provider = provider
         self.lease_ms = lease_ms
         self.clock_offset = clock_offset or (lambda _headers: 0)
-        self.books = Books(store, closed=fail_closed, now_ms=lambda: time.time_ns() // 1_000_000)
+        self.books = Books(store, on_failure=on_failure, now_ms=lambda: time.time_ns() // 1_000_000)
         self.sealer = Sealer(ledger_key)
         self.webhook = webhook
         self.tenancy = tenancy

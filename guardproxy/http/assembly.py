@@ -48,7 +48,7 @@ def assemble(
 ) -> Proxy:
     """A worker's proxy for a configuration; call `start` on it inside the running loop.
 
-    `where`: options with which commands reach its store.
+    `where`: options with which commands reach its store, for whoever sits at this machine.
     """
     upstream, upstreams = _upstreams_of(config, telemetry)
     private = frozenset(config.outgoing.private_hosts)
@@ -71,10 +71,11 @@ def assemble(
             max_in_flight=config.overload.max_in_flight,
         ),
         lease_ms=round(config.store.lease_seconds * 1000),
-        fail_closed=closed,
+        on_failure=config.store.on_failure,
         clock_offset=clock_offset,
     )
-    proxy.where, proxy.incoming = where, _incoming(config)
+    # Paths of this machine are nothing for who has a key.
+    proxy.where, proxy.incoming = where if config.auth.mode == "none" else "", _incoming(config)
     return proxy
 
 

@@ -43,7 +43,7 @@ def show(config: Config, org: str, session: str, where: str = "") -> None:
         return records, people, await standing(store, org, session, where)
 
     records, people, stands = reach.ask(config, work)
-    _print(records, session, people, stands)
+    table(records, session, people, stands)
 
 
 def show_file(file: Path, session: str, org: str = "") -> None:
@@ -51,12 +51,13 @@ def show_file(file: Path, session: str, org: str = "") -> None:
 
     Raises GuardError where it has none, ConfigError where it cannot be read.
     """
-    _print(reading.run(file, session, org), session)
+    table(reading.run(file, session, org), session)
 
 
-def _print(
-    records: list[TurnRecord], session: str, people: Sequence[tuple[int, str]] = (), stands: Sequence[str] = ()
+def table(
+    records: Sequence[TurnRecord], session: str, people: Sequence[tuple[int, str]] = (), stands: Sequence[str] = ()
 ) -> None:
+    """Print it. `people`: when somebody did something, and what; `stands`: lines below."""
     console = Console(markup=False, highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = WIDE

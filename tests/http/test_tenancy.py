@@ -28,6 +28,7 @@ from guardproxy.store.redis import Store
 from guardproxy.store.registry import Found, Key, Org, Secret, Team
 from guardproxy.telemetry import Telemetry
 from tests.live import SECRET, Answer, Json, Live, Provider, Said, config_of, live, serve, unique
+from tests.store.kit import everything
 from tests.telemetry.sink import otlp_sink
 
 HASH = derive(SECRET).key_hash
@@ -643,24 +644,6 @@ def test_judged(case: str) -> None:
 
 
 # No key in the clear, anywhere
-
-
-async def everything(store: Store) -> bytes:
-    """All that the store has, keys and values, as one heap of bytes."""
-    run = store._client.command
-    heap = []
-    for key in await run("KEYS", "*"):  # type: ignore[attr-defined]
-        kind = await run("TYPE", key)
-        read = {
-            b"string": ("GET", key),
-            b"hash": ("HGETALL", key),
-            b"list": ("LRANGE", key, 0, -1),
-            b"set": ("SMEMBERS", key),
-            b"zset": ("ZRANGE", key, 0, -1, "WITHSCORES"),
-            b"stream": ("XRANGE", key, "-", "+"),
-        }[str(kind).encode() if isinstance(kind, str) else kind]  # type: ignore[index]
-        heap += [key, repr(await run(*read)).encode()]
-    return b"\n".join(heap)
 
 
 @pytest.fixture
