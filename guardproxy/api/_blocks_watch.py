@@ -27,6 +27,7 @@ class BlocksAnswer:
         self.answer = Answer()
         self._wishes = wishes
         self._reader = Reader(self.answer)
+        self.take = self._reader.take
 
     @property
     def edits(self) -> bool:

@@ -19,12 +19,8 @@ class Blocks:
         self.take = reader.take
 
     @property
-    def there(self) -> bool:
-        return bool(self._reader.answer.choices)
-
-    @property
     def sound(self) -> bool:
-        return self.there
+        return bool(self._reader.answer.choices)
 
     def clear(self, raw: bytes, *, firm: bool) -> tuple[bytes, bytes] | None:
         found = _blocks_clear.whole(raw, firm=firm)

@@ -29,6 +29,7 @@ class ChatAnswer(Plain):
 
     def __init__(self, ask: Ask, wishes: Wishes) -> None:
         self.answer = Answer()
+        self.take = self.answer.take
         self._ask = ask
         self._wishes = wishes
 

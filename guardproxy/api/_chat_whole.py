@@ -25,12 +25,8 @@ class Completion:
         self._payload: Fields = {}  # as it was read
 
     @property
-    def there(self) -> bool:
-        return bool(self._answer.choices)
-
-    @property
     def sound(self) -> bool:
-        return self.there
+        return bool(self._answer.choices)
 
     def take(self, payload: Fields) -> None:
         self._payload = payload

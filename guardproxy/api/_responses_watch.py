@@ -39,6 +39,7 @@ class ResponsesAnswer:
         self.answer = Answer()
         self._wishes = wishes
         self._reader = Reader(self.answer)
+        self.take = self._reader.take
         self._edits: Edits | None = None
 
     @property

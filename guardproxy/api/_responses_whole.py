@@ -20,10 +20,6 @@ class Response:
         self._payload: Fields = {}  # as it was read
 
     @property
-    def there(self) -> bool:
-        return self._reader.answer.done
-
-    @property
     def sound(self) -> bool:
         return self._reader.answer.done and not self._reader.answer.failed
 

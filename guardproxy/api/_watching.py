@@ -14,7 +14,7 @@ from guardproxy.api._gate import Gate, Joint
 from guardproxy.api._gated import Editor, Events, GatedStream
 from guardproxy.api._passing import Edited
 from guardproxy.api._watcher import Kept, Watcher, Way
-from guardproxy.api._whole import Form, Whole
+from guardproxy.api._whole import Body, Form, Whole
 from guardproxy.core.edit import DropCalls
 from guardproxy.core.model import Ask
 
@@ -37,13 +37,16 @@ class Dialect(Kept, Protocol):
 
     `editor`: who reads a stream that is handed on in whole events; `edits`: there is something to be done to them.
     `clears`: what is edited is made clear before, as what is judged always is. `gated`: the same editor with the events
-    of a stream that is judged; `passing`: a stream that nothing is done to; `form`: of an answer in one piece.
+    of a stream that is judged; `passing`: a stream that nothing is done to. `form`: of an answer in one piece; `take`:
+    who reads one that nothing is done to.
     """
 
     @property
     def edits(self) -> bool: ...
     @property
     def clears(self) -> bool: ...
+    @property
+    def take(self) -> Callable[[dict[str, object]], None]: ...
     def editor(self) -> Editor: ...
     def gated(self) -> tuple[Editor, Events[Any]]: ...
     def passing(self) -> Way: ...
@@ -82,6 +85,8 @@ class Watch:
         judged = gate is not None or joint is not None
         kind = content_type.lower()
         if not ("event-stream" in kind or ("json" not in kind and ask.stream)):
+            if not judged and text is None and not options.mend_finish:
+                return Watcher(Body(dialect.take), dialect, ok=ok)
             whole = Whole(dialect.form(), dialect.answer, text, gate, joint, mends=options.mend_finish)
             return Watcher(whole, dialect, ok=ok, holder=whole if judged else None)
         if not judged and not dialect.edits:

@@ -5,6 +5,7 @@ What stands where in it is the surface's own `Form`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from guardproxy.api._answer import Answer
@@ -20,15 +21,13 @@ Fields = dict[str, object]
 class Form(Protocol):
     """An answer in one piece as a surface knows it. A payload is its JSON; what changes it says whether it did.
 
-    `there`: it was read (`take`); `sound`: enough to be judged. `clear`: its bytes as they are read, and those that go
+    `take`: read it; `sound`: that is enough to be judged. `clear`: its bytes as they are read, and those that go
     on where nothing is refused; None where nobody can tell what is in it. `holds`: what calls are looked for in;
     `failed`: an error is told in it. `cut`: no call is left, and `text` where nothing else is; `mend`: a reason that
     promises calls where there are none; `leave_out`: only the calls at these positions; `count`: how many there are.
     `joined`: what is given of it, behind what was given before; `joint`: all of that. `shown`: its text was, too.
     """
 
-    @property
-    def there(self) -> bool: ...
     @property
     def sound(self) -> bool: ...
     def take(self, payload: Fields) -> None: ...
@@ -43,15 +42,56 @@ class Form(Protocol):
     def joint(self, before: Joint, calls: int, *, shown: bool) -> Joint: ...
 
 
+class Body:
+    """Handed on as it comes, and read once it is there. `parse`: its JSON; what is longer than `most` nobody reads."""
+
+    touched = own_text = may_be_over = False
+    repeats = 0
+    _tried = -1  # size at the last attempt to read it
+
+    def __init__(
+        self,
+        take: Callable[[Fields], object],
+        parse: Callable[[bytes], object] = peek,
+        most: int = MAX_WHOLE,
+    ) -> None:
+        self._take = take
+        self._parse = parse
+        self._most = most
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> bytes:
+        self._size += len(chunk)
+        if self._size <= self._most:
+            self._parts.append(chunk)
+        return chunk
+
+    def finish(self) -> bytes:
+        self.settle()
+        return b""
+
+    def settle(self) -> None:
+        parts = self._parts
+        if self._tried == self._size or self._size > self._most:
+            return
+        if not (parts and parts[-1].rstrip().endswith(b"}")):  # else it is not worth a parse
+            return
+        self._tried = self._size
+        payload = self._parse(parts[0] if len(parts) == 1 else b"".join(parts))
+        if isinstance(payload, dict):
+            self._most = -1  # once
+            self._take(payload)
+
+
 class Whole:
-    """Handed on at once where nobody edits or judges it; else held as a whole. `text`: it is cut, `mends`: mended."""
+    """Held as a whole, to be edited, judged or joined. `text`: it is cut, `mends`: mended."""
 
     may_be_over = False
     repeats = 0  # it is never halted: it has been paid for
     own_text = holding = False
     unread = 0
     """1: nobody can read it, and nothing of it may be handed on."""
-    _tried = -1  # size at the last attempt to read it
     _over = _given = False
     _edited = False  # it was cut, or mended
     _changed = False  # it was written anew
@@ -67,55 +107,40 @@ class Whole:
         self._mends = mends
         self._gate = gate
         self._joint = joint
-        self._judged = gate is not None or joint is not None
-        self._passes = text is None and not mends and not self._judged
         self._parts: list[bytes] = []
-        self._size = 0
 
     @property
     def touched(self) -> bool:
         return self._edited or self._changed
 
     def feed(self, chunk: bytes) -> bytes:
-        self._size += len(chunk)
-        if self._size <= MAX_WHOLE or not self._passes:
-            self._parts.append(chunk)
-        return chunk if self._passes else b""
+        self._parts.append(chunk)
+        return b""
 
     def settle(self) -> None:
-        if self._tried == self._size or self._size > MAX_WHOLE or self._form.there:
-            return
-        if not (self._parts and self._parts[-1].rstrip().endswith(b"}")):  # else it is not worth a parse
-            return
-        if self._judged and not self._over:
-            return  # it is not clear yet
-        self._tried = self._size
-        payload = peek(b"".join(self._parts))
-        if isinstance(payload, dict):
-            self._form.take(payload)
+        """It is read at its end."""
 
     def finish(self) -> bytes:
         if self._over:
             return b""
         self._over = True
-        if self._passes:
-            self.settle()
-            return b""
         shown = raw = b"".join(self._parts)
-        if self._judged:
-            firm = self._gate is None or self._gate.firm
+        firm = self._gate is None or self._gate.firm
+        if self._gate is not None or self._joint is not None:
             found = self._form.clear(raw, firm=firm)
             plain, shown = found or (raw, b"")
             self._parts, self._changed = [plain], shown != raw
-            self.unread = int(found is None or (firm and self._size > MAX_WHOLE))
-        self.settle()
+            self.unread = int(found is None or (firm and len(raw) > MAX_WHOLE))
+        payload = self._payload() if len(raw) <= MAX_WHOLE else {}
+        if payload:
+            self._form.take(payload)
         self._out = self._edit(shown)
         self.holding = self._waits()
         return b"" if self.holding else self.release()
 
     def release(self, keep: frozenset[int] | None = None) -> bytes:
         """The body, once; with `keep` only with the calls at these positions."""
-        if self._given or self._passes:
+        if self._given:
             return b""
         self._given, self.holding = True, False
         form, joint = self._form, self._joint
