@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from guardproxy.core.view import Closing, View
-from guardproxy.http import closing, reporting
+from guardproxy.http import charging, closing, reporting
 from guardproxy.store import _codec
 from guardproxy.telemetry import Telemetry
 from guardproxy.telemetry.report import TurnReport
@@ -25,7 +25,7 @@ FILLED: dict[type, tuple[tuple[Filler, ...], dict[str, str]]] = {
     # the fillers, and what is set elsewhere, or nowhere: why
     View: ((_codec._view,), {"degraded": "a store that answers is not away; local memory says so"}),
     TurnReport: (
-        (reporting.report_of, reporting._more, reporting.finish, Telemetry._report),
+        (reporting.report_of, reporting._more, reporting.finish, charging.charge, Telemetry._report),
         {"retries": "counted as they happen: `Proxy._retried`"},
     ),
     Closing: ((closing.closing_of,), {"close_session": "no turn cuts a session: operators and budgets do"}),
