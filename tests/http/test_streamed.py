@@ -14,7 +14,7 @@ from aiohttp import web
 from guardproxy.http.streamed import AT_ONCE, Streamed
 
 HEADERS = [("Content-Type", "text/event-stream"), ("X-One", "1"), ("X-One", "2")]
-PARTS = [b"data: a\n\n", b"", b"data: b\n\n" * 500, b"c"]
+PARTS = [b"data: a\n\n", b"", b"data: b\n\n" * 5, b"c"]
 Handler = Callable[[web.BaseRequest], Any]
 
 
@@ -25,18 +25,19 @@ async def serving(handler: Handler) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
-async def said(port: int, version: str) -> bytes:
+async def said(port: int, version: str, method: str = "POST") -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET / HTTP/{version}\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    writer.write(f"{method} / HTTP/{version}\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
     whole = await reader.read()
     writer.close()
     return re.sub(rb"Date: [^\r]*", b"Date: now", whole)
 
 
+@pytest.mark.parametrize("method", ["POST", "GET", "HEAD"])
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 @pytest.mark.parametrize("length", [False, True])
 @pytest.mark.parametrize("with_first", [False, True])
-async def test_the_bytes_are_those_of_aiohttp(version: str, *, length: bool, with_first: bool) -> None:
+async def test_the_bytes_are_those_of_aiohttp(method: str, version: str, *, length: bool, with_first: bool) -> None:
     headers = [*HEADERS, *([("Content-Length", str(len(b"".join(PARTS))))] if length else [])]
     made: list[web.StreamResponse] = [
         web.StreamResponse(status=201, headers=headers),
@@ -52,7 +53,7 @@ async def test_the_bytes_are_those_of_aiohttp(version: str, *, length: bool, wit
         return response
 
     async with serving(handler) as port:
-        assert await said(port, version) == await said(port, version)
+        assert await said(port, version, method) == await said(port, version, method)
 
 
 @pytest.mark.parametrize("with_first", [False, True])
@@ -72,7 +73,7 @@ async def test_when_the_head_leaves(*, with_first: bool) -> None:
 
     async with serving(handler) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\n\r\n")
         early = asyncio.ensure_future(reader.readuntil(b"\r\n\r\n"))
         await asyncio.wait([early], timeout=0.1)
         assert early.done() is not with_first
@@ -99,7 +100,7 @@ async def test_a_slow_client_is_waited_for_and_one_that_left_is_noticed() -> Non
 
     async with serving(handler) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
-        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\n\r\n")
         await asyncio.sleep(0.2)
         before = sent
         await asyncio.sleep(0.1)
