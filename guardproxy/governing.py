@@ -58,6 +58,7 @@ def add(commands: Any, load: Load, config: Callable[[argparse.ArgumentParser], N
     audit.add_argument("--actor", default="", metavar="NAME", help="only by this one")
     audit.add_argument("--what", default="", metavar="KIND", help="only this: session, session.pause, token, …")
     audit.add_argument("--subject", default="", metavar="ID", help="only to this session, approval, token")
+    audit.add_argument("--org", default="", metavar="ORG", help="only of this organisation")
     audit.add_argument("--since", default="", metavar="TIME", help="only of the last 90m, 12h, 7d, 2w")
     audit.add_argument("--limit", type=int, default=50, metavar="N", help="the newest N (default 50)")
     audit.add_argument("--json", action="store_true", help="one JSON object an entry")
@@ -78,7 +79,8 @@ def _done(run: Run, config: Config, given: argparse.Namespace) -> int:
     from guardproxy.http import entitled  # noqa: PLC0415 - heavy, as all below
 
     try:
-        given.who = entitled.typist(config, given.needs, given.about, fresh=run is _init)
+        about = given.org or given.about if run is _audit else given.about
+        given.who = entitled.typist(config, given.needs, about, fresh=run is _init)
         run(config, given)
     except BadAsk as error:  # what was typed is wrong, as with every option
         raise ConfigError(f"--{error.param or ''}: {error.message}") from error
@@ -150,7 +152,7 @@ def _audit(config: Config, given: argparse.Namespace) -> None:
     if given.limit < 1:
         raise BadAsk("must be a number above 0", param="limit")
     since = time.time_ns() // 1_000_000 - _ms(given.since) if given.since else 0
-    wanted = Wanted(given.actor, given.what, given.subject, given.who.org, since_ms=since)
+    wanted = Wanted(given.actor, given.what, given.subject, given.who.org or given.org, since_ms=since)
 
     async def work(store: Store) -> Any:
         found, _ = await store.audit.read(given.limit, wanted=wanted)
@@ -161,6 +163,10 @@ def _audit(config: Config, given: argparse.Namespace) -> None:
         for one in found:
             print(json.dumps(asdict(one)))
     else:
-        said = [f"--{name} {text}" for name in ("actor", "what", "subject", "since") if (text := getattr(given, name))]
+        said = [
+            f"--{name} {text}"
+            for name in ("actor", "what", "subject", "org", "since")
+            if (text := getattr(given, name))
+        ]
         none = f"no entry fits {terminal.visible(' '.join(said))}" if said else "nothing was changed"
         terminal.show(auditing.HEADS, auditing.rows(found), reach.nothing(none, config))

@@ -1,6 +1,7 @@
 """The commands by which a person takes a run over and gives it back: `guardproxy approvals …` and `sessions …`.
 
-They work on the store itself, as `guardproxy trace` does, whether or not a proxy runs.
+They work on the store itself, as `guardproxy trace` does, whether or not a proxy runs; with `--admin` or `--json` they
+ask the admin API (`afar`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from guardproxy import _extending, afar
 from guardproxy.errors import BadAsk, ConfigError
 
 if TYPE_CHECKING:
@@ -23,20 +25,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-EXTEND = {
-    "turns": ("turns",),
-    "tool_calls": ("tool_calls",),
-    "seconds": ("wall_seconds",),
-    "tokens": ("input_tokens", "output_tokens", "total_tokens"),
-    "cost": ("cost_usd",),
-}
-"""Options of `sessions extend`, and the limits that each raises."""
-
-OPTIONS = {"arguments": "--args", "text": "TEXT"} | {
-    limit: f"--{option.replace('_', '-')}" for option, limits in EXTEND.items() for limit in limits
-}
-"""How a value is named on the command line, where it is not `--<name>`."""
-
 STEERING = {
     "pause": "hold a run: its requests are answered with who holds it and why",
     "resume": "let a run go on that was paused or ended as a loop; its limits stay",
@@ -46,18 +34,20 @@ STEERING = {
 """Commands that take a session and a reason, and nothing else."""
 
 Load = Callable[[argparse.Namespace], "Config"]
+Run_ = Callable[["Config", argparse.Namespace], None]
 
 
 def add(commands: Any, load: Load, config: Callable[[argparse.ArgumentParser], None]) -> None:
     """Add both commands to a parser's. `load` reads the configuration, `config` adds the options that say which."""
 
-    def command(group: Any, name: str, run: Callable[[Config, argparse.Namespace], None], text: str, who: str) -> Any:
+    def command(group: Any, name: str, run: Run_, text: str, who: str) -> Any:
         parser = group.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         config(parser)
         parser.add_argument("--org", default="default", metavar="ORG", help="of this org (default: default)")
+        afar.options(parser)
         if who:
             parser.add_argument("subject", metavar=who)
-        parser.set_defaults(needs="operator", run=lambda given: _done(run, load(given), given))
+        parser.set_defaults(needs="operator", verb=name, run=lambda given: _done(run, load(given), given))
         return parser
 
     _add_approvals(_group(commands, "approvals", "what waits for a person to decide, and deciding it"), command)
@@ -66,6 +56,7 @@ def add(commands: Any, load: Load, config: Callable[[argparse.ArgumentParser], N
 
 def _group(commands: Any, name: str, text: str) -> Any:
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.set_defaults(kind=name)
     return parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
 
@@ -93,7 +84,7 @@ def _add_sessions(group: Any, command: Callable[..., Any]) -> None:
         needs="viewer"
     )
     for verb, text in STEERING.items():
-        _signed(command(group, verb, _steer, text, "SESSION")).set_defaults(verb=verb)
+        _signed(command(group, verb, _steer, text, "SESSION"))
     extend = _signed(command(group, "extend", _extend, "raise a run's limits; it goes on at the same turn", "SESSION"))
     for name, kind in (("turns", int), ("tool-calls", int), ("seconds", float), ("tokens", int), ("cost", float)):
         unit = {"cost": "DOLLARS", "seconds": "SECONDS"}.get(name, "N")
@@ -110,15 +101,18 @@ def _signed(parser: Any) -> Any:
     return parser
 
 
-def _done(run: Callable[[Config, argparse.Namespace], None], config: Config, given: argparse.Namespace) -> int:
+def _done(run: Run_, config: Config, given: argparse.Namespace) -> int:
     from guardproxy.http import entitled  # noqa: PLC0415 - heavy, as all below
 
     try:
+        if afar.wanted(given):
+            afar.run(config, given, given.kind, given.verb)
+            return 0
         given.who = entitled.typist(config, given.needs, given.org, getattr(given, "by", None) or "")
         run(config, given)
     except BadAsk as error:  # what was typed is wrong, as with every option
         name = error.param or ""
-        raise ConfigError(f"{OPTIONS.get(name, f'--{name}')}: {error.message}") from error
+        raise ConfigError(f"{_extending.OPTIONS.get(name, f'--{name}')}: {error.message}") from error
     return 0
 
 
@@ -258,15 +252,11 @@ def _steer(config: Config, given: argparse.Namespace) -> None:
 def _extend(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import in_words, people  # noqa: PLC0415
 
-    more = {limit: getattr(given, option) for option, limits in EXTEND.items() for limit in limits}
-    amounts = {limit: amount for limit, amount in more.items() if amount is not None}
-    if not amounts:
-        raise ConfigError("sessions extend: say what to raise: --turns, --tool-calls, --seconds, --tokens or --cost")
+    amounts = _extending.amounts(given)
     people.amounts(amounts)  # what was typed is looked at before the store is
     by = given.who.name
     run = _change(config, given, "extend", lambda runs: runs.extend(given.subject, by, given.why, amounts), **amounts)
-    told = ", ".join(f"--{o.replace('_', '-')} {a}" for o in EXTEND if (a := getattr(given, o)) is not None)
-    print(f"session {in_words.name(run)} has more ({told}); it is {run.known.state}")
+    print(f"session {in_words.name(run)} has more ({_extending.told(given)}); it is {run.known.state}")
 
 
 def _checkpoint(config: Config, given: argparse.Namespace) -> None:

@@ -1,5 +1,6 @@
 """Recorded runs through the decisions that the proxy takes: what it would have said, where it would have ended them.
 
+A recording is conversations, or a log of ours, whose decision lines have the facts (`replaying.judged`).
 A recording has no times, so 30 s lie between two turns; it has no usage, so tokens are estimated and cost nothing.
 Every prefix of a session that ends before an assistant message is a turn, and so is the whole where it ends with a
 result or a user's text. Each turn costs as much as the window is long, not as the history is. What the agent reported
@@ -27,7 +28,7 @@ from guardproxy.core.policy import Policy
 from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.tools import DEFAULT_RULES, Rules
 from guardproxy.errors import BadAsk, ConfigError
-from guardproxy.replaying import labelled, tables
+from guardproxy.replaying import judged, labelled, tables
 from guardproxy.replaying.page import Page
 from guardproxy.replaying.player import Player
 from guardproxy.replaying.told import SessionReport
@@ -56,7 +57,7 @@ class Other:
 def exempted(file: Path, labels: Path, policy: Policy, rules: Rules = DEFAULT_RULES) -> Other:
     """The same configuration with the exemptions of a file of labels, as they are in the recording `file`."""
     found = labelled.read(labels, (*RULES, "equal_request"))
-    every = labelled.resolve(found, lambda: _recorded(file), Fingerprinter(KEY, rules))
+    every = labelled.resolve(found, lambda: sessions_of(file), Fingerprinter(KEY, rules))
     return Other(f"the labels of {labels}", policy, rules, every, frozenset(run.id for run in found))
 
 
@@ -110,7 +111,13 @@ def run(
     second = Fingerprinter(KEY, other.rules) if other else printer
     page = Page() if html and _may_write(html, file) else None
     pairs: list[tuple[SessionReport, SessionReport | None]] = []
-    for recorded in _recorded(file):
+    if judged.is_log(file):
+        _only_judged(page, other)
+        found = judged.read(file)
+        pairs = [(_judge(run, policy, printer), _judge(run, other.policy, printer) if other else None) for run in found]
+        for report, compared in pairs if as_json else ():
+            out.write(_line(report, compared))
+    for recorded in sessions_of(file) if not pairs else ():
         report = Player(recorded, policy, printer).report()
         compared = Player(recorded, other.policy, second, other.exemptions).report() if other else None
         pairs.append((report, compared))
@@ -129,6 +136,18 @@ def run(
     return 0
 
 
+def _judge(run: judged.Logged, policy: Policy, printer: Fingerprinter) -> SessionReport:
+    return judged.Judge(run, policy, printer).report()
+
+
+def _only_judged(page: Page | None, other: Other | None) -> None:
+    """A log has fingerprints: there is nothing to show of a call, and nothing to know an agent by."""
+    if page is not None:
+        raise ConfigError("--html shows calls and results, which a log does not have; it needs recorded conversations")
+    if other is not None and other.exemptions:
+        raise ConfigError("--labels needs recorded conversations: in a log an exemption has done its work already")
+
+
 def _may_write(html: Path, file: Path) -> bool:
     """Say before the work what would go wrong after it."""
     if html.resolve() == file.resolve():
@@ -138,8 +157,8 @@ def _may_write(html: Path, file: Path) -> bool:
     return True
 
 
-def _recorded(file: Path) -> Iterator[dict[str, Any]]:
-    """The sessions of a file, with a bar on the terminal where it is long."""
+def sessions_of(file: Path) -> Iterator[dict[str, Any]]:
+    """The sessions of a file, with a bar on the terminal where it is long. BadAsk and ConfigError as in `read`."""
     raw, packed = _opened(file)
     with raw, _progress(file) as bar:
         task = bar.add_task(file.name, total=file.stat().st_size)

@@ -116,10 +116,16 @@ def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
     whom = one["scope"] if one["match"] == "*" else f"{one['scope']} {one['match']}"
     window = one["window"] or "now"
     window += f" ({one['timezone']})" if one["timezone"] != "UTC" else ""
-    soft = ", ".join(f"{percent} %" for percent in one["soft"])
+    soft = ", ".join(_soft(percent, one) for percent in one["soft"])
     amounts = (_amount(one["limit"]), _amount(one["used"]), _amount(one["held"]))
     said = (one["of"], terminal.visible(whom), one["dimension"], window)
     return (one["id"], *said, *amounts, _at(one["resets_ms"]), soft)
+
+
+def _soft(percent: int, one: Mapping[str, Any]) -> str:
+    """A soft limit, and whether it is passed, where there is one counter for it."""
+    passed = one["used"] is not None and one["used"] * 100 >= percent * one["limit"]
+    return f"{percent} %{' passed' if passed else ''}"
 
 
 def _show(admin: Admin, given: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from guardproxy.errors import BadAsk, ConfigError
+from guardproxy.errors import BadAsk, ConfigError, GuardError
 
 if TYPE_CHECKING:
     from guardproxy.config import Config
@@ -45,6 +45,8 @@ def add(commands: Any, load: Load, config: Callable[[argparse.ArgumentParser], N
         parser.add_argument("--by", default="", metavar="NAME", help="who does it; default: you")
         if who:
             parser.add_argument("subject", metavar=who)
+        if who == "KEY":  # its id says which it is
+            parser.add_argument("--org", default="", metavar="ORG", help="the org that it must be of; default: any")
         parser.set_defaults(run=lambda given: _done(run, load(given), given))
         return parser
 
@@ -130,6 +132,13 @@ def _path(kind: str, given: argparse.Namespace, verb: str = "") -> str:
     return f"/{kind}/{asking.named(given.subject)}{verb}"
 
 
+def _key(admin: Admin, given: argparse.Namespace, verb: str = "") -> str:
+    """The path of a key, which is of the org that was named."""
+    if given.org and admin.ask("GET", _path("keys", given))["org"] != given.org:
+        raise GuardError(f"org {given.org} has no key {given.subject!r}", status=404, code="not_found")
+    return _path("keys", given, verb)
+
+
 def _table(admin: Admin, path: str, query: Mapping[str, str], none: str) -> None:
     from guardproxy.http import asking, terminal  # noqa: PLC0415
 
@@ -206,7 +215,7 @@ def _rotate_key(admin: Admin, given: argparse.Namespace) -> None:
     from guardproxy.http.keyring import span_ms  # noqa: PLC0415
 
     overlap = span_ms("overlap", given.overlap) // 1000
-    _told(admin.ask("POST", _path("keys", given, "/rotate"), body={"overlap_seconds": overlap}), given)
+    _told(admin.ask("POST", _key(admin, given, "/rotate"), body={"overlap_seconds": overlap}), given)
 
 
 def _told(made: Mapping[str, Any], given: argparse.Namespace) -> None:
@@ -221,7 +230,7 @@ def _told(made: Mapping[str, Any], given: argparse.Namespace) -> None:
 def _show_key(admin: Admin, given: argparse.Namespace) -> None:
     from guardproxy.http import terminal  # noqa: PLC0415
 
-    key = admin.ask("GET", _path("keys", given))
+    key = admin.ask("GET", _key(admin, given))
     lines = {
         "key": key["id"],
         "name": key["name"],
@@ -244,17 +253,17 @@ def _show_key(admin: Admin, given: argparse.Namespace) -> None:
 
 
 def _change_key(admin: Admin, given: argparse.Namespace) -> None:
-    key = admin.ask("PATCH", _path("keys", given), body=_fields(given))
+    key = admin.ask("PATCH", _key(admin, given), body=_fields(given))
     print(f"key {key['id']} is changed, within 2 s everywhere")
 
 
 def _switch_key(admin: Admin, given: argparse.Namespace) -> None:
-    key = admin.ask("PATCH", _path("keys", given), body={"enabled": given.on})
+    key = admin.ask("PATCH", _key(admin, given), body={"enabled": given.on})
     print(f"key {key['id']} is {'used again' if given.on else 'refused'}, within 2 s everywhere")
 
 
 def _delete_key(admin: Admin, given: argparse.Namespace) -> None:
-    key = admin.ask("DELETE", _path("keys", given))
+    key = admin.ask("DELETE", _key(admin, given))
     print(f"key {key['id']} is forgotten, within 2 s everywhere; its runs and what they used stay")
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import time
+
+import msgspec
 
 from guardproxy.store.redis import Store
 
@@ -25,8 +28,8 @@ async def _held(store: Store, sessions: set[str] | None) -> dict[str, int]:
     found: dict[str, int] = {}
     names = sessions or set()
     if sessions is None:
-        keys = await store._client.command("KEYS", "gp:[{]default}:s:*")
-        names = {key.decode().removeprefix(f"{PREFIX}s:") for key in keys}
+        found_keys = [key for reply in await store._client.each("KEYS", "gp:[{]default}:s:*") for key in reply]
+        names = {key.decode().removeprefix(f"{PREFIX}s:") for key in found_keys}
     for session in sorted(names):
         counters = await counted(store, session)
         found |= {f"{session} {name}": held for name, (_, held) in counters.items() if held}
@@ -35,18 +38,21 @@ async def _held(store: Store, sessions: set[str] | None) -> dict[str, int]:
     return found
 
 
-READ = """
-local raw = redis.call('GET', KEYS[1])
-if not raw then return {} end
-local values = { struct.unpack('<BddddddddddI4c0I4c0I4c0I4c0I4c0I4c0I4c0', raw) }
-local found = { cmsgpack.unpack(values[17] or '') }
-local numbers = { struct.unpack('<' .. string.rep('i8', 2 * #found), values[18] or '') }
-for i = 1, #found do found[i] = { found[i], numbers[2 * i - 1], numbers[2 * i] } end
-return found
-"""
+HEAD = struct.Struct("<B10d")
+"""What stands before the texts of a session's record."""
 
 
 async def counted(store: Store, session: str, prefix: str = PREFIX) -> dict[str, tuple[int, int]]:
     """What is used and held of a session: `s:<dimension>`, and of its present span: `p:<dimension>`. No clocks."""
-    found = await store._client.command("EVAL", READ, 1, f"{prefix}s:{session}")
-    return {name.decode(): (used, held) for name, used, held in found if name[:1].islower()}
+    raw = await store._client.command("GET", f"{prefix}s:{session}")
+    if not isinstance(raw, bytes):
+        return {}
+    texts, at = [], HEAD.size
+    while at < len(raw):
+        size = int.from_bytes(raw[at : at + 4], "little")
+        texts.append(raw[at + 4 : at + 4 + size])
+        at += 4 + size
+    amounts = struct.unpack(f"<{len(texts[6]) // 8}q", texts[6])
+    names = msgspec.msgpack.decode(b"\xdc" + (len(amounts) // 2).to_bytes(2) + texts[5])  # one text after the other
+    pairs = zip(amounts[::2], amounts[1::2], strict=True)
+    return {name: pair for name, pair in zip(names, pairs, strict=True) if name[:1].islower()}

@@ -46,6 +46,7 @@ class Said:
     wait: Awaitable[object] | None = None  # awaited before the answer
     stall: tuple[int, Awaitable[object]] | None = None  # of a stream: before which chunk it waits, for what
     headers: Mapping[str, str] = field(default_factory=dict)
+    number: int = 1  # of the answer: real providers name each one
 
     def message(self) -> Json:
         """The assistant message as a client would keep it."""
@@ -62,7 +63,7 @@ class Said:
             return self.raw
         finish = self.finish or ("tool_calls" if self.calls else "stop")
         answer: Json = {
-            "id": "chatcmpl-1",
+            "id": f"chatcmpl-{self.number}",
             "object": "chat.completion",
             "created": 1,
             "model": "mock-1",
@@ -89,7 +90,7 @@ class Said:
         events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
         if usage and self.usage is not None:
             events.append({"choices": [], "usage": self.usage})
-        base = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "mock-1"}
+        base = {"id": f"chatcmpl-{self.number}", "object": "chat.completion.chunk", "created": 1, "model": "mock-1"}
         return [b"data: " + json.dumps(base | event).encode() + b"\n\n" for event in events] + [b"data: [DONE]\n\n"]
 
 

@@ -1,4 +1,6 @@
-"""A company with two organisations in five commands, as the README has them; policies that change while it works."""
+"""A company with two organisations in five commands, as the README has them; policies that change while it works; and
+what its operators do. All of it on the embedded store and on a Redis Cluster.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,12 @@ from typing import Any
 
 import pytest
 
-from tests.running import Running, fetch, provider
+from tests.running import Running, fetch, provider, until
+from tests.store.processes import Nodes, cluster
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.verify  # a dozen processes each
+EXAMPLE = str(ROOT / "deploy" / "guardproxy.example.yaml")
 SECRET = re.compile(r"gp-[0-9A-Za-z]{42}")
 
 
@@ -30,33 +34,51 @@ def upstream() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    with cluster(replicas=1) as made:
+        yield made
+
+
+@pytest.fixture(params=["embedded", "cluster"])
+def store(request: pytest.FixtureRequest) -> dict[str, str]:
+    """What the environment says of the store, which is empty."""
+    if request.param == "embedded":
+        return {}
+    nodes: Nodes = request.getfixturevalue("nodes")
+    for node in nodes.nodes[:3]:  # nobody was killed here
+        node.ask("FLUSHALL")
+    return {"GUARDPROXY_REDIS_URL": nodes.url, "GUARDPROXY_SECRET": "a secret for tests only, long enough"}
+
+
 def commands() -> list[str]:
     """The block of the README."""
     text = (ROOT / "README.md").read_text()
-    (block,) = re.findall(r"--auth keys`:\n\n```\n(.*?)```", text, re.DOTALL)
+    (block,) = re.findall(r"```\n(export GUARDPROXY_ADMIN_TOKEN=\$\(.*?)```", text, re.DOTALL)
     found: list[str] = block.strip().split("\n")
     return found
 
 
-def company(folder: Path, upstream: str, *more: str) -> Running:
+def company(folder: Path, upstream: str, store: dict[str, str], *more: str) -> Running:
     """`guardproxy serve` on the example, with keys; it shares its port, store and log with nobody."""
     env = {"XDG_DATA_HOME": str(folder / "home"), "OPENAI_BASE_URL": upstream, "GUARDPROXY_UPSTREAM_KEY": "sk-provider"}
-    example = str(ROOT / "deploy" / "guardproxy.example.yaml")
-    return Running(folder, "--config", example, "--auth", "keys", "--host", "127.0.0.1", *more, env=env)
+    arguments = ("--config", EXAMPLE, "--auth", "keys", "--host", "127.0.0.1", *more)
+    return Running(folder, *arguments, env=env | store)
 
 
-def shell(data: Path, lines: list[str], token: str = "") -> str:
+def shell(data: Path, lines: list[str], token: str = "", store: dict[str, str] | None = None) -> str:
     """Run the lines as they are typed; what they print."""
-    words = f'guardproxy() {{ "{sys.executable}" -m guardproxy "$@" --data-dir "{data}"; }}\nset -e\n'
+    which = f'--data-dir "{data}"' + (f' --config "{EXAMPLE}"' if store else "")
+    words = f'guardproxy() {{ "{sys.executable}" -m guardproxy "$@" {which}; }}\nset -e\n'
     plain = {name: text for name, text in os.environ.items() if not name.startswith("GUARDPROXY_")}
-    plain |= {"PYTHONPATH": str(ROOT)} | ({"GUARDPROXY_ADMIN_TOKEN": token} if token else {})
+    plain |= {"PYTHONPATH": str(ROOT)} | ({"GUARDPROXY_ADMIN_TOKEN": token} if token else {}) | (store or {})
     done = subprocess.run(
         ["/bin/sh", "-c", words + "\n".join(lines)],
         capture_output=True,
         text=True,
         check=False,
         env=plain,
-        timeout=60,
+        timeout=180,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -83,11 +105,15 @@ def admin(proxy: Running, token: str, method: str, path: str, body: Any = None) 
         return json.loads(got.read())
 
 
-def test_two_organisations_in_five_commands(tmp_path: Path, upstream: str) -> None:
+TOKEN = 'printf "token %s\\n" "$GUARDPROXY_ADMIN_TOKEN"'
+"""A line that tells the owner's token."""
+
+
+def test_two_organisations_in_five_commands(tmp_path: Path, upstream: str, store: dict[str, str]) -> None:
     lines = commands()
     assert len(lines) == 5
-    with company(tmp_path, upstream) as proxy:
-        out = shell(proxy.data, [*lines, 'printf "token %s\\n" "$GUARDPROXY_ADMIN_TOKEN"'])
+    with company(tmp_path, upstream, store) as proxy:
+        out = shell(proxy.data, [*lines, TOKEN], store=store)
         acme, globex = SECRET.findall(out)
         token = out.rpartition("token ")[2].strip()
         sessions, left = [], []
@@ -98,7 +124,9 @@ def test_two_organisations_in_five_commands(tmp_path: Path, upstream: str) -> No
             left.append(json.loads(headers["x-guardproxy-budget-remaining"])["cost_usd"])
         assert left[0] > 15 > 5 >= left[1]  # `careful` allows five dollars
         assert ask(proxy.base, "sk-anything")[0] == 401
-        listed = [shell(proxy.data, [f"guardproxy sessions list --org {org}"]) for org in ("acme", "globex")]
+        listed = [
+            shell(proxy.data, [f"guardproxy sessions list --org {org}"], store=store) for org in ("acme", "globex")
+        ]
         assert [session in told for session in sessions for told in listed] == [True, False, False, True]
         told = admin(proxy, token, "GET", "/audit")["items"]
         assert [(one["what"], one["actor"], one["kind"]) for one in told[::-1]] == [
@@ -109,10 +137,10 @@ def test_two_organisations_in_five_commands(tmp_path: Path, upstream: str) -> No
     assert re.search(r'"policy": ?"careful@[0-9a-f]{8}"', proxy.err)
 
 
-def test_policies_change_while_it_works(tmp_path: Path, upstream: str) -> None:
+def test_policies_change_while_it_works(tmp_path: Path, upstream: str, store: dict[str, str]) -> None:
     """Through the API, in every worker within two seconds; no request fails, and a bad one changes nothing."""
-    with company(tmp_path, upstream, "--workers", "3") as proxy:
-        out = shell(proxy.data, [*commands(), 'printf "token %s\\n" "$GUARDPROXY_ADMIN_TOKEN"'])
+    with company(tmp_path, upstream, store, "--workers", "3") as proxy:
+        out = shell(proxy.data, [*commands(), TOKEN], store=store)
         key, token = SECRET.findall(out)[0], out.rpartition("token ")[2].strip()
         failed: list[Any] = []
         stop = threading.Event()
@@ -152,4 +180,67 @@ def test_policies_change_while_it_works(tmp_path: Path, upstream: str) -> None:
             thread.join()
         assert failed == []
         assert json.loads(fetch(f"{proxy.admin}/readyz"))["ready"]
+        assert proxy.stop() == 0
+
+
+def test_what_operators_do(tmp_path: Path, upstream: str, store: dict[str, str]) -> None:
+    """Each of it at the listener of one parent, and in three workers within two seconds."""
+    with company(tmp_path, upstream, store, "--workers", "3") as proxy:
+        out = shell(proxy.data, [*commands(), TOKEN], store=store)
+        (key, other), token = SECRET.findall(out), out.rpartition("token ")[2].strip()
+
+        def told(method: str, path: str, body: Any = None, who: str = token, status: int = 200) -> Any:
+            try:
+                return admin(proxy, who, method, path, body)
+            except urllib.error.HTTPError as error:
+                with error:
+                    said = error.code, error.read()
+            assert said[0] == status, said
+            return None
+
+        def answers(secret: str, status: int, seconds: float = 2.0) -> None:
+            """Every worker answers so, within that time: connections are spread over them."""
+            began, row = time.monotonic(), 0
+            while row < 12:
+                row = row + 1 if ask(proxy.base, secret, str(time.monotonic_ns()))[0] == status else 0
+                assert row >= 12 or time.monotonic() - began < seconds + 6, f"not {status}"
+
+        answers(key, 200)
+        session = ask(proxy.base, key, "a run")[1]["x-guardproxy-session-id"]
+        assert told("POST", "/teams?org=acme", {"name": "web"})["name"] == "web"
+        made = told("POST", "/keys?org=acme", {"team": "web", "name": "bot"})
+        answers(made["secret"], 200)
+        limit = {"of": "team:web", "scope": "team", "dimension": "requests", "window": "total", "limit": 1}
+        told("PUT", "/budgets?org=acme", limit)
+        answers(made["secret"], 400)  # it has had more
+        (budget,) = told("GET", "/budgets?org=acme")["items"]
+        assert (budget["of"], budget["used"] >= 1, budget["held"]) == ("team:web", True, 0)
+        told("PUT", "/panic", {"on": True})
+        answers(made["secret"], 200)
+        told("PUT", "/panic", {"on": False})
+        answers(made["secret"], 400)
+        turned = told("POST", f"/keys/{made['id']}/rotate", {"overlap_seconds": 0})
+        answers(made["secret"], 401)
+        told("DELETE", f"/budgets/{budget['id']}?org=acme")
+        answers(turned["secret"], 200)
+        told("PATCH", "/teams/web?org=acme", {"enabled": False})
+        answers(turned["secret"], 401)
+        answers(key, 200)
+        told("POST", f"/sessions/{session}/pause?org=acme", {"why": "a look"})
+        assert told("GET", f"/sessions/{session}?org=acme")["state"] == "paused"
+        told("GET", f"/sessions/{session}?org=globex", status=404)
+        until(lambda: sum(one["requests"] for one in told("GET", "/usage?org=acme&by=team")["items"]) >= 50)
+        only = told("POST", "/tokens", {"name": "globex's own", "role": "owner", "org": "globex"})
+        told("GET", "/keys?org=acme", who=only["secret"], status=403)
+        assert len(told("GET", "/keys?org=globex", who=only["secret"])["items"]) == 1
+        assert told("GET", "/approvals?org=globex", who=only["secret"])["items"] == []
+        assert told("POST", f"/tokens/{only['id']}/revoke", {"why": "left"})
+        until(lambda: told("GET", "/keys?org=globex", who=only["secret"], status=401) is None, 5)
+        told("POST", "/erase?org=acme", {"session": session})
+        told("GET", f"/sessions/{session}?org=acme", status=404)
+        told("POST", "/erase?org=acme", {"org": "acme"})
+        answers(key, 401)
+        answers(other, 200)
+        what = {one["what"].partition(".")[0] for one in told("GET", "/audit?limit=100")["items"]}
+        assert what >= {"team", "key", "budget", "panic", "session", "token", "erase", "org"}, what
         assert proxy.stop() == 0

@@ -1,4 +1,4 @@
-"""The tables of README.md and docs/loops.md say what the code does. `python -m tests.test_readme` writes them anew."""
+"""The tables of README.md and its pages say what the code does. `python -m tests.test_readme` writes them anew."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from guardproxy.core.tool_rules import ToolRules
 from guardproxy.http import heading, objects
 
 README = Path(__file__).parent.parent / "README.md"
-LOOPS = README.parent / "docs" / "loops.md"
+DOCS = README.parent / "docs"
+LOOPS, PEOPLE, ADMIN = DOCS / "loops.md", DOCS / "people.md", DOCS / "admin.md"
 SCOPES = {"cost_usd": "session"}
 BOTH = {"turns", "tool_calls", "wall_seconds"}
 WRITTEN = {"defaults": "{search: {limit: 10}}", "*": "[pattern, …]"} | {
@@ -78,7 +79,7 @@ GENERATED = {"detectors": detectors, "exemptions": exemptions, "limits": limits,
 
 def place(name: str) -> Path:
     """The page that has a table."""
-    return README if name in ("headers", "limits", "rules") else LOOPS
+    return {"headers": README, "limits": README, "rules": PEOPLE}.get(name, LOOPS)
 
 
 def section(name: str) -> list[str]:
@@ -103,7 +104,7 @@ def test_rules_of_single_calls() -> None:
 
 def test_pages_are_linked_and_their_links_lead_somewhere() -> None:
     """What moved out of the README is found from it."""
-    pages = sorted((README.parent / "docs").glob("*.md"))
+    pages = sorted(DOCS.glob("*.md"))
     told = "".join(page.read_text() for page in (README, *pages))
     assert [page.name for page in pages if f"{page.name})" not in told] == []
     for page in (README, *pages):
@@ -124,7 +125,7 @@ def test_headers() -> None:
 
 def test_routes() -> None:
     """Every route of the admin API is in its table, in the row of its first word, with its role."""
-    rows = [row for row in README.read_text().split("\n") if row.startswith(("| `GET ", "| `POST ", "| `PUT "))]
+    rows = [row for row in ADMIN.read_text().split("\n") if row.startswith(("| `GET ", "| `POST ", "| `PUT "))]
     for route in objects.ROUTES:
         kind, last = route.path.split("/")[1], route.path.split("/")[-1].replace("{id}", "")
         found = [row for row in rows if f" {kind}" in row.replace("`", " ") and last in row and route.role in row]
@@ -132,14 +133,15 @@ def test_routes() -> None:
 
 
 def test_steps_name_files() -> None:
-    """Every file that the README names is there."""
+    """Every file that the README and its pages name is there."""
     root = README.parent
-    for name in re.findall(r"`((?:http|api|core|store|telemetry|deploy|guardproxy)/[\w./]+)`", README.read_text()):
-        assert (root / name).exists() or (root / "guardproxy" / name).exists(), name
+    for page in (README, *sorted(DOCS.glob("*.md"))):
+        for name in re.findall(r"`((?:http|api|core|store|telemetry|deploy|guardproxy)/[\w./]+)`", page.read_text()):
+            assert (root / name).exists() or (root / "guardproxy" / name).exists(), f"{page.name}: {name}"
 
 
 def write() -> None:
-    """Put the generated tables into the README."""
+    """Put the generated tables into their pages."""
     for name, made in GENERATED.items():
         text, rows = place(name).read_text(), made()
         head = re.search(rf"<!-- {name} -->\n(.*?\n.*?\n)", text)

@@ -117,7 +117,7 @@ WRONG = [
     (("budgets", "set", "requests", "5", "--per", "day", "--team", "nobody"), "has no 'team:nobody'"),
     (("budgets", "show", "b0"), "has no budget 'b0'"),
     (("budgets", "remove", "../x"), "has no budget"),
-    (("usage", "--month", "2026-13"), "--month: there is no such day"),
+    (("usage", "--month", "2026-13"), "--month: 2026-13 is no month"),
     (("usage", "--group", "colour"), "--group: 'colour' is none of day, team"),
 ]
 

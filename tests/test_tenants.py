@@ -69,7 +69,11 @@ def test_a_life(run: Run) -> None:
     shown = run("keys", "show", key)[1]
     assert re.search(r"^models +all$", shown, re.MULTILINE)
     assert re.search(r"^routes +/v1/embeddings$", shown, re.MULTILINE)
-    assert run("keys", "disable", key)[0] == 0
+    for words in (("show",), ("disable",), ("rotate", "--overlap", "0"), ("delete",)):
+        code, out, err = run("keys", words[0], key, *words[1:], "--org", "default")
+        assert (code, out) == (1, "")
+        assert "org default has no key" in err
+    assert run("keys", "disable", key, "--org", "acme")[0] == 0
     assert re.search(r"^state +off$", run("keys", "show", key)[1], re.MULTILINE)
     assert run("keys", "enable", key)[0] == 0
     _, out, _ = run("keys", "rotate", key, "--overlap", "1h", "-q")

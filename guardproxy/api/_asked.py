@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from guardproxy.errors import BadAsk
+
+IN_PATH = "x-guardproxy-path-model"
+"""The header in which `http` notes the model that a path names (Azure's deployments); no client's gets that far."""
 
 
 def objects(parsed: Mapping[str, object], key: str) -> list[dict[str, object]]:
@@ -22,8 +26,13 @@ def objects(parsed: Mapping[str, object], key: str) -> list[dict[str, object]]:
     return found
 
 
-def model_of(parsed: Mapping[str, object]) -> str:
-    """The model, which must be named."""
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+def model_of(parsed: Mapping[str, object], headers: Mapping[str, str] = NO_HEADERS) -> str:
+    """The model, which must be named: in the path (`IN_PATH`), then the provider takes no other, else in the body."""
+    if named := headers.get(IN_PATH):
+        return named
     model = parsed.get("model")
     if model is None or model == "":
         raise BadAsk("`model` is missing.", code="missing_required_parameter", param="model")
@@ -48,6 +57,17 @@ def count(parsed: Mapping[str, object], key: str) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
         raise wrong(key, "an integer")
     return int(value) if value > 0 else None
+
+
+def usage_wish(parsed: Mapping[str, object]) -> tuple[bool, bool]:
+    """(the client asked for stream usage, we may ask in its place). An explicit false is respected."""
+    options = parsed.get("stream_options")
+    if options is None:
+        return False, True
+    if not isinstance(options, dict):
+        return False, False
+    wish = options.get("include_usage")
+    return wish is True, wish is None
 
 
 def wrong(param: str, kind: str) -> BadAsk:

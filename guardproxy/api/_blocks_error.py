@@ -25,11 +25,21 @@ KINDS = {
 }
 """The kind of an error by its status, as the reference has it; other ones are by their class."""
 
+FINAL, FINAL_KIND = frozenset(("budget_exceeded", "session_cut", "session_paused", "unknown_price")), "billing_error"
+"""Refusals with 400 that no change of the request gets round: Claude Code (2.1.332) tries an `invalid_request_error`
+five times more, leaving out one beta after another, and this kind not once more."""
+
 
 def error(err: GuardError, extra: Mapping[str, object] = NOTHING) -> bytes:
-    """The body of an error answer; `code`, `param` and what `extra` adds are ours, inside `error`."""
+    """The body of an error answer; `code`, `param` and what `extra` adds are ours, inside `error`.
+
+    `details.error_code` is where the SDKs look for the cause.
+    """
     kind = KINDS.get(err.status, "invalid_request_error" if err.status < 500 else "api_error")
-    fields = {"type": kind, "message": err.message, "code": err.code, "param": err.param}
+    if err.status == 400 and err.code in FINAL:
+        kind = FINAL_KIND
+    details = {"error_code": err.code}
+    fields = {"type": kind, "message": err.message, "code": err.code, "param": err.param, "details": details}
     return dumps({"type": "error", "error": {**fields, **extra}})
 
 

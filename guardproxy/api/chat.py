@@ -14,7 +14,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from guardproxy.api import _messages
-from guardproxy.api._asked import boolean, count, model_of, objects, wrong
+from guardproxy.api._asked import boolean, count, model_of, objects, usage_wish, wrong
 from guardproxy.api._chat_halt import OFF, RULE, Options
 from guardproxy.api._chat_held import (
     calls_in_message,
@@ -98,7 +98,7 @@ def read(body: bytes, headers: Mapping[str, str], *, short: bool = False, prefix
         parsed["messages"] = found[0]
     return ask_of(
         objects(parsed, "messages") if found is None else found[0],
-        model=model_of(parsed),
+        model=model_of(parsed, headers),
         tools=parsed.get("tools") or parsed.get("functions") or (),
         body=body,
         parsed=parsed,
@@ -134,7 +134,7 @@ def ask_of(
     first = _messages.head(messages)
     last, start = _messages.tail(messages, short=short)
     stream = boolean(parsed, "stream")
-    wants_usage, may_splice = _usage_wish(parsed) if stream else (False, False)
+    wants_usage, may_splice = usage_wish(parsed) if stream else (False, False)
     if not isinstance(tools, list | tuple):
         raise wrong("tools", "a list")
     names = tool_names(tools)
@@ -199,14 +199,3 @@ def _conversation(ask: Ask) -> Sequence[Mapping[str, object]]:
 def _max_tokens(parsed: Mapping[str, object]) -> int | None:
     newer = count(parsed, "max_completion_tokens")
     return newer if newer is not None else count(parsed, "max_tokens")
-
-
-def _usage_wish(parsed: Mapping[str, object]) -> tuple[bool, bool]:
-    """(the client asked for stream usage, we may ask in its place). An explicit false is respected."""
-    options = parsed.get("stream_options")
-    if options is None:
-        return False, True
-    if not isinstance(options, dict):
-        return False, False
-    wish = options.get("include_usage")
-    return wish is True, wish is None

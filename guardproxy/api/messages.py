@@ -2,7 +2,8 @@
 
 A request's messages are read as `_blocks` spreads them out: each result of a call is a message of its own, and the
 system prompt is the first. `write` splices bytes and leaves all others alone; `watch` looks at the answer. Thoughts and
-their signatures, marks for the cache and all that we do not know pass unchanged, both ways.
+their signatures, marks for the cache and all that we do not know pass unchanged, both ways. Of a conversation that the
+provider holds (`thread`) the client is asked for the whole (`_message_threads`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from guardproxy.api._chat_held import raw_messages
 from guardproxy.api._declared import declare
 from guardproxy.api._gate import GAP, Gate, Joint
 from guardproxy.api._json import read_object
+from guardproxy.api._message_threads import whole
 from guardproxy.api._prefix import Prefixes
 from guardproxy.api._progress import progress
 from guardproxy.api._sse import comment
@@ -93,8 +95,9 @@ def read(body: bytes, headers: Mapping[str, str], *, short: bool = False, prefix
         objects(parsed, "messages")
     else:
         parsed["messages"] = found[0]
+    whole(parsed)
     declared, told = declare(headers, parsed), progress(headers)
-    model = model_of(parsed)
+    model = model_of(parsed, headers)
     return _ask(parsed, model, body, replace(declared, progress=told) if told else declared, short=short)
 
 

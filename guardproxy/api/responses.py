@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from guardproxy.api import _messages
+from guardproxy.api._asked import IN_PATH
 from guardproxy.api._chat_halt import OFF, RULE, Options
 from guardproxy.api._chat_made import keep_alive
 from guardproxy.api._declared import declare
@@ -110,7 +111,7 @@ def read(
     declared, told = declare(headers, parsed), progress(headers)
     if told:
         declared = replace(declared, progress=told)
-    return _ask(parsed, body, declared, short=short)
+    return _ask(parsed, body, declared, short=short, named=headers.get(IN_PATH, ""))
 
 
 def ask_of(items: Sequence[Mapping[str, object]], *, model: str = "", tools: object = ()) -> Ask:
@@ -118,10 +119,10 @@ def ask_of(items: Sequence[Mapping[str, object]], *, model: str = "", tools: obj
     return _ask(Body(input=[*items], model=model or "-", tools=tools), b"", NOBODY, short=False)
 
 
-def _ask(parsed: Body, body: bytes, declared: Declared, *, short: bool) -> Ask:
+def _ask(parsed: Body, body: bytes, declared: Declared, *, short: bool, named: str = "") -> Ask:
     if not hasattr(parsed, "history"):
         parsed.history = History(_items(parsed), _instructions(parsed))
-    model, tools = parsed.get("model"), parsed.get("tools") or ()
+    model, tools = named or parsed.get("model"), parsed.get("tools") or ()
     if not isinstance(model, str | None):
         raise _wrong("model", "a string")
     if not model and not parsed.get("prompt"):
@@ -157,7 +158,7 @@ def recall(ask: Ask, kept: bytes | None) -> tuple[Ask, str, str] | None:
     if found is None or not isinstance(ask.parsed, Body):
         return None
     ask.parsed.history, ask.parsed.before = found.history, found.before
-    again = _ask(ask.parsed, ask.body, ask.declared, short=True)
+    again = _ask(ask.parsed, ask.body, ask.declared, short=True, named=ask.model)
     return replace(again, language=found.language), found.session, found.thread
 
 
@@ -168,7 +169,7 @@ def resolve(ask: Ask, found: Mapping[str, bytes]) -> Ask:
     history = ask.parsed.history
     items = [_meant(item, found) for item in history.items]
     ask.parsed.history = History(items, history.instructions, before=history.before, last=history.last)
-    return replace(_ask(ask.parsed, ask.body, ask.declared, short=True), language=ask.language)
+    return replace(_ask(ask.parsed, ask.body, ask.declared, short=True, named=ask.model), language=ask.language)
 
 
 def _meant(item: Mapping[str, object], found: Mapping[str, bytes]) -> Mapping[str, object]:

@@ -21,6 +21,9 @@ RAISED = {
 JUDGED = ("consecutive_failures", "same_call", "calls_per_tool")
 """Limits that are read off the steps: they begin anew with `sessions reset`."""
 
+OPERATOR = "operator"
+"""The rule of what people end."""
+
 UNSAFE = frozenset("<>`")
 """Characters that are written otherwise in our texts: what is pasted would be another name."""
 
@@ -35,6 +38,13 @@ def go_on(session: str, paused_by: str, about: str = "", where: str = "") -> str
     if paused_by != "budget":
         return command("sessions", "resume", session, where=where)
     return extend(session, about, where)
+
+
+def reopen(session: str, rule: str, where: str = "") -> str:
+    """What lets a run go on that was ended. `rule`: what ended it; where it was a person, it begins anew."""
+    if rule == OPERATOR:
+        return command("sessions", "reset", session, where=where)
+    return go_on(session, "budget" if rule.startswith("budget.") else "loop", rule, where)
 
 
 def extend(session: str, about: str, where: str = "") -> str:

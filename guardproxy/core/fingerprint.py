@@ -75,7 +75,7 @@ _Called = tuple[Fp, Fp, Fp, int, Bearing, bool]
 _UNANSWERED = int(Flag.UNANSWERED)
 _ROUND_START, _INVALID, _THINK, _MUTATES = map(int, (Flag.ROUND_START, Flag.INVALID, Flag.THINK, Flag.MUTATES))
 _MEDIA, _VOID, _FAILED, _PENDING, _SILENT = map(int, (Flag.MEDIA, Flag.VOID, Flag.FAILED, Flag.PENDING, Flag.SILENT))
-_LOOKS = int(Flag.LOOKS)
+_LOOKS, _SHELL = int(Flag.LOOKS), int(Flag.SHELL)
 _CALL = Kind.CALL  # by name it costs a third of a microsecond
 
 
@@ -147,12 +147,13 @@ class Fingerprinter:
             return found
         tool, hasher = self._tool(name)
         told, alike, numberless, valid = canonical(arguments, tool, defaults)
-        if tool.shell:  # what a command does is looked for in its words
-            arguments = plain(arguments, tool)
         exact = finish(hasher, told)
         near = exact if alike is told else finish(hasher, alike)
         masked = near if numberless is alike else finish(hasher, numberless)
         flags = 0 if valid and name.strip() else _INVALID
+        if tool.shell:  # what a command does is looked for in its words
+            arguments = plain(arguments, tool)
+            flags |= _SHELL
         pauses = waits(arguments, tool) if tool.waits else ""
         if tool.think or pauses == "only":
             flags |= _THINK

@@ -63,6 +63,7 @@ class Flag(IntFlag):
     NO_TOOL = 4096  # the result says that no tool has this name
     LOOKS = 8192  # the call only shows something, as far as that is plain
     ZERO = 16384  # the result is a bare count of nothing
+    SHELL = 32768  # the tool is a shell: one name for many ends
 
 
 class Call(NamedTuple):  # a tuple: made several times a request, at a third of a frozen dataclass's cost
@@ -124,6 +125,7 @@ class Ask:
     language: str = "en"
     parsed: Mapping[str, object] = field(default_factory=dict, repr=False)
     defaults: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # in the schemas of the tools called
+    aside: bool = False  # it costs, but is no turn of any run
 
 
 @value

@@ -121,6 +121,14 @@ def is_hard(line: Line) -> bool:
     return not is_rate(line.key) or line.hold > line.limit
 
 
+def budgeted(line: Line) -> bool:
+    """Whether a line is of a tenant's budget that is held to, and so has to be counted in one place.
+
+    Rates and places (concurrent requests) protect whoever answers; for a moment each worker may count them alone.
+    """
+    return bool(line.key) and line.limit >= 0 and not is_rate(line.key)
+
+
 def wait_ms(view: View, poll_ms: int) -> int:
     """How long to wait before it is worth asking again for what has no room in a rate.
 

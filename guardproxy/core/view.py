@@ -86,6 +86,7 @@ class Opening:
     payer: str = ""  # whose row of the ledger of usage it is (`core.usage.payer`); "" = nobody's
     need: tuple[int, int, int] = (0, 0, 0)  # tokens in and out and micro-dollars that the row gets if the worker dies
     offset_ms: int = 0
+    aside: bool = False  # it costs, and is no turn of any session
 
 
 class Spent(NamedTuple):

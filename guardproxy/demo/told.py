@@ -6,10 +6,12 @@ In a stream the last action is not in the headers, which were sent before; the r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from guardproxy.demo.agent import Run
 from guardproxy.telemetry.record import TurnRecord
+
+if TYPE_CHECKING:
+    from guardproxy.demo.agent import Run  # it needs the extra, and `run` says so
 
 STOPS = ("firm", "refuse", "finalize", "cut")
 """Actions that tell a loop to stop; a nudge only says what it is."""

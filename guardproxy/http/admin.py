@@ -1,13 +1,14 @@
 """The operator's listener: alive, ready, metrics of all workers, the panic switch, the admin API. Runs in the parent.
 
 It listens on the loopback by default. Where there are admin tokens, the panic switch and the admin API (`admin_v1`) ask
-for one; health and metrics do not. What changes something here is a PUT, which no web page can send without being asked
-first.
+for one; without any, only the same machine may use them. Health and metrics ask for none. What changes something here
+is a PUT, which no web page can send without being asked first.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -16,9 +17,10 @@ from urllib.parse import urlsplit
 import orjson
 from aiohttp import web
 
-from guardproxy.errors import GuardError, StoreError
-from guardproxy.http.auditing import Notes, changed
+from guardproxy.errors import ConfigError, GuardError, StoreError
+from guardproxy.http.auditing import Notes
 from guardproxy.http.gate import Gate
+from guardproxy.http.switch import stood
 from guardproxy.http.whereabouts import HEADER, NONCE, proof
 from guardproxy.telemetry import Snapshot
 from guardproxy.telemetry.exposition import CONTENT_TYPE, render
@@ -29,14 +31,16 @@ UPSTREAM_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What the parent lets the admin listener see and do. `store` raises StoreError when it is not there or not fit.
+    """What the parent lets the admin listener see and do.
 
-    `upstreams`: where requests go, by name. `panic` answers how the switch stands and whether the store, where workers
-    read it, has yet to be told.
+    `store` raises StoreError when it is not there, ConfigError when it may forget what it is given. `upstreams`: where
+    requests go, by name. `refused`: whether the file was read again and not taken. `panic` answers how the switch is
+    and whether the store, where workers read it, has yet to be told.
     """
 
     workers: Callable[[], int]
     draining: Callable[[], bool]
+    refused: Callable[[], bool]
     upstreams: Callable[[], Mapping[str, str]]
     store: Callable[[], Awaitable[None]]
     store_needed: Callable[[], bool]
@@ -85,19 +89,24 @@ class Admin:
     async def _readyz(self, request: web.Request) -> web.Response:
         """503 while no request could be served as configured; the body says which part is missing.
 
-        Of several upstreams one that answers is enough; "upstreams" then says how each is.
+        Of several upstreams one that answers is enough; "upstreams" then says how each is. A store that is away is
+        missing where nothing may go on without it; one that evicts always is: budgets would be lost without a word.
+        A configuration that was refused is said, and no more: the one before is whole.
         """
         sight = self._sight
         where = dict(sight.upstreams())
-        store, *seen = await asyncio.gather(self._store(), *(self._upstream(url) for url in where.values()))
+        looks = asyncio.gather(*(self._upstream(url) for url in where.values()))
+        (store, missing), seen = await asyncio.gather(self._store(), looks)
         wrong = [said for said in seen if said != "ok"]
         parts = {
             "workers": "ok" if sight.workers() else "none serves",
+            "config": "the last one was refused (see the log), the one before holds" if sight.refused() else "ok",
             "store": store,
             "upstream": "; ".join(wrong) if len(wrong) == len(seen) else "ok",
             "state": "draining" if sight.draining() else "ok",
         }
-        lacking = [name for name, said in parts.items() if said != "ok" and (name != "store" or sight.store_needed())]
+        borne = {"config"} if missing else {"config", "store"}
+        lacking = [name for name, said in parts.items() if said != "ok" and name not in borne]
         more = {"upstreams": dict(zip(where, seen, strict=True))} if len(where) > 1 else {}
         return _json({"ready": not lacking, **parts, **more}, 503 if lacking else 200)
 
@@ -113,24 +122,28 @@ class Admin:
         changes = request.method == "PUT"
         if changes and "Origin" in request.headers:  # a page, whatever name its host was given
             raise GuardError("no web page may use the panic switch", status=403, code="forbidden")
-        actor = await self._gate.admit(request, "operator" if changes else "viewer", local=False)
+        actor = await self._gate.admit(request, "operator" if changes else "viewer", local=changes)
         if changes and actor.org:
             raise GuardError(f"this token is for {actor.org} alone", status=403, code="other_org")
         wanted = await _wanted(request) if changes else None
+        before = await stood(self._sight.panic) if changes else None
         on, pending = await self._sight.panic(wanted)
         if changes and self._notes is not None:
-            await self._notes.note(actor.did("panic.set", "panic", diff=changed({}, {"on": on})))
+            await self._notes.note(actor.did("panic.set", "panic", diff={"on": (before, on)}))
         return _json({"on": on, "pending": True}, 202) if pending else _json({"on": on}, 200)
 
-    async def _store(self) -> str:
+    async def _store(self) -> tuple[str, bool]:
+        """How it is, and whether that keeps requests from being served."""
         try:
             await self._sight.store()
         except StoreError as error:
-            return error.message
-        return "ok"
+            return error.message, self._sight.store_needed()
+        except ConfigError as error:
+            return error.message, True
+        return "ok", False
 
     async def _upstream(self, url: str) -> str:
-        """Whether the provider's port takes connections. No request is made: it might cost money."""
+        """Whether the provider has an address and takes connections. No request is made: it might cost money."""
         until, said = self._upstreams_seen.get(url, (0.0, ""))
         if time.monotonic() < until:
             return said
@@ -141,6 +154,8 @@ class Admin:
                 _, writer = await asyncio.open_connection(parts.hostname, port)
             writer.close()
             said = "ok"
+        except socket.gaierror as error:
+            said = f"{parts.hostname} has no address ({error.strerror})"
         except (OSError, TimeoutError) as error:
             said = f"{parts.hostname}:{port} does not answer ({str(error) or 'timed out'})"
         if len(self._upstreams_seen) > len(self._sight.upstreams()):

@@ -36,6 +36,7 @@ from guardproxy.http.turn import Turn
 from guardproxy.http.upstream import Upstream
 from guardproxy.http.upstreams import Upstreams
 from guardproxy.http.webhook import Event, Webhook
+from guardproxy.telemetry.log import WHOSE
 
 if TYPE_CHECKING:
     from guardproxy.telemetry import Telemetry
@@ -68,6 +69,7 @@ class Proxy:
 
     org = DEFAULT_ORG
     where = ""  # options with which commands reach its store
+    incoming = "adopt"  # what becomes of a client's `traceparent`: adopt, link, ignore
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class Proxy:
         tenancy: Tenancy | None = None,
         budgets: Budgets | None = None,
         lease_ms: int = 120_000,
-        fail_closed: bool = False,
+        on_failure: str = "open",
         clock_offset: Callable[[Mapping[str, str]], int] | None = None,
     ) -> None:
         self.policies = policies
@@ -101,7 +103,7 @@ class Proxy:
         self.provider = provider
         self.lease_ms = lease_ms
         self.clock_offset = clock_offset or (lambda _headers: 0)
-        self.books = Books(store, closed=fail_closed, now_ms=lambda: time.time_ns() // 1_000_000)
+        self.books = Books(store, on_failure=on_failure, now_ms=lambda: time.time_ns() // 1_000_000)
         self.sealer = Sealer(ledger_key)
         self.webhook = webhook
         self.tenancy = tenancy
@@ -188,15 +190,17 @@ class Proxy:
         tenant = NOBODY if self.tenancy is None else request[TENANT]
         surface = target.surface
         if surface is None or request.method == "OPTIONS" or passing.websocket(request):
-            return await passing.forward(self, request, target.path, tenant)
+            return await passing.forward(self, request, target, tenant)
         if request.method != "POST":
             message = f"{request.method} is not a method of {target.route}; use POST"
             return _error(surface, BadAsk(message, status=405, code="method_not_allowed"), [("Allow", "POST")])
-        turn = Turn(self, request, surface, target.path, target.session, tenant)
+        turn = Turn(self, request, surface, target, tenant)
         self.turns.add(turn)
+        WHOSE.set(turn.whose)
         try:
             response = await turn.serve()
         finally:
+            WHOSE.set(None)
             self.turns.discard(turn)
         if response.status == 408 and not request.content.is_eof():
             response.force_close()  # what comes of the body later must not be read as a request

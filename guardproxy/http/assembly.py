@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from guardproxy import _sections
+from guardproxy import _kinds as kinds, _sections
 from guardproxy._policies import DEFAULT
 from guardproxy._upstreams import RESERVED
 from guardproxy.api.chat import OFF, Options
@@ -48,7 +48,7 @@ def assemble(
 ) -> Proxy:
     """A worker's proxy for a configuration; call `start` on it inside the running loop.
 
-    `where`: options with which commands reach its store.
+    `where`: options with which commands reach its store, for whoever sits at this machine.
     """
     upstream, upstreams = _upstreams_of(config, telemetry)
     private = frozenset(config.outgoing.private_hosts)
@@ -71,11 +71,19 @@ def assemble(
             max_in_flight=config.overload.max_in_flight,
         ),
         lease_ms=round(config.store.lease_seconds * 1000),
-        fail_closed=closed,
+        on_failure=config.store.on_failure,
         clock_offset=clock_offset,
     )
-    proxy.where = where
+    # Paths of this machine are nothing for who has a key.
+    proxy.where, proxy.incoming = where if config.auth.mode == "none" else "", _incoming(config)
     return proxy
+
+
+def _incoming(config: Config) -> str:
+    """What becomes of a client's `traceparent`: who may be anybody does not write into the traces of others."""
+    said = config.telemetry.incoming
+    anybody = config.auth.mode == "none" and not kinds.is_loopback(config.listen.host)
+    return said if said != "auto" else "link" if anybody else "adopt"
 
 
 def _policies_of(config: Config, private: frozenset[str]) -> Policies:

@@ -1,19 +1,21 @@
 """The store as the turn sees it: Redis while it answers, this worker's own memory while it does not.
 
 Policy `open`: requests go on, loops are seen from the conversation, budgets are counted here. What was counted here is
-told to the store when it is back, once per token. Policy `closed`: `StoreError`, which is a 503.
+told to the store when it is back, once per token. Policy `closed`: `StoreError`, which is a 503. Policy `by_budget`: so
+for whoever has budgets, since workers that count alone would pass them together; open for everybody else.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from guardproxy.core.memory import LocalMemory
 from guardproxy.core.model import Line
+from guardproxy.core.tenant_budget import budgeted
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import StoreError
 from guardproxy.http.remembering import Remembered
@@ -36,6 +38,14 @@ NOTED = 5_000
 
 OWED = 10_000
 """Turns remembered for the store while it is away; the oldest fall out first."""
+
+
+CLOSED = {
+    "closed": "the proxy's store does not answer, and nothing goes out uncounted (store.on_failure: closed)",
+    "by_budget": "the proxy's store, which counts the budgets that hold for this key, does not answer; nothing is sent "
+    "meanwhile, so that none of them is passed (store.on_failure: by_budget)",
+}
+"""What a client is told without the store, by policy; it may try again at once."""
 
 
 class TurnStore(Protocol):
@@ -70,11 +80,11 @@ class TurnStore(Protocol):
 class Books:
     """Begin and settle with a fallback. `now_ms` is this worker's clock, used only while the store is away."""
 
-    def __init__(self, store: TurnStore, *, closed: bool, now_ms: Callable[[], int]) -> None:
+    def __init__(self, store: TurnStore, *, on_failure: str, now_ms: Callable[[], int]) -> None:
         self._store = store
         self.exemptions = ScopedExemptions(lambda: store.labels)
         self.remembered = Remembered(lambda: store.chains)
-        self._closed = closed
+        self._on_failure = on_failure
         self._now_ms = now_ms
         self._local = LocalMemory(degraded=True)
         self._openings: dict[str, Opening] = {}
@@ -84,15 +94,14 @@ class Books:
         self.settling = 0  # closings on their way
 
     async def begin(self, opening: Opening, whole: Callable[[], Opening]) -> View:
-        """Trip 1, or the same question to local memory. `StoreError` only under policy `closed`.
+        """Trip 1, or the same question to local memory. `StoreError` where the policy is closed to it.
 
         `whole` gives the opening with all facts of the window: this worker may not remember what the store does.
         """
         try:
             view = await self._store.begin(opening)
-        except StoreError:
-            if self._closed:
-                raise
+        except StoreError as error:
+            self._refuse(opening.lines, error)
             opening = self._openings[opening.token] = whole()
             return self._local.begin(opening, self._now_ms() + opening.offset_ms)
         if view.admitted and not view.closed:
@@ -127,13 +136,13 @@ class Books:
         done(went_well)
 
     async def extend(self, opening: Opening, lines: Sequence[Line]) -> bool:
-        """Hold what one more attempt of a turn may use. Without the store only a policy that is open has room."""
+        """Hold what one more attempt of a turn may use. Without the store only a policy that is open to it has room."""
         if opening.token in self._openings:
             return True  # begun here: the store does not know of it
         try:
             return await self._store.extend(opening.org, opening.token, lines, opening.offset_ms)
         except StoreError:
-            return not self._closed
+            return not self._closed(lines)
 
     async def stretch(self, opening: Opening, lines: Sequence[Line]) -> Line | bool | None:
         """Hold more for an answer that goes on. None: it is held; a line: that one has no room; False: it is over.
@@ -154,13 +163,21 @@ class Books:
         """Hold what a request that is not read needs. None: the store is away, and the policy lets it through."""
         try:
             view = await self._store.meter.hold(org, token, lines, lease_ms, offset_ms)
-        except StoreError:
-            if self._closed:
-                raise
+        except StoreError as error:
+            self._refuse(lines, error)
             return None
         if view.admitted:
             self.live[token] = org
         return view
+
+    def _closed(self, lines: Iterable[Line]) -> bool:
+        """Whether what holds these lines may not go on without the store."""
+        return self._on_failure == "closed" or (self._on_failure == "by_budget" and any(map(budgeted, lines)))
+
+    def _refuse(self, lines: Iterable[Line], error: StoreError) -> None:
+        """Raise what the client is told, if it may not go on: where the store is, and why it is away, is in the log."""
+        if self._closed(lines):
+            raise StoreError(CLOSED[self._on_failure]) from error
 
     async def claim(self, org: str, name: str, ttl_ms: int) -> bool:
         """Whether this is the first of all workers to ask: for what happens once. `StoreError` without it."""

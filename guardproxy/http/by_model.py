@@ -14,7 +14,7 @@ from aiohttp import web
 
 from guardproxy.api.passthrough import model_of, renamed
 from guardproxy.errors import GuardError, UpstreamError
-from guardproxy.http import intake
+from guardproxy.http import intake, route as routing
 from guardproxy.http.failover import count
 from guardproxy.http.handing_on import error_of, hand_on
 from guardproxy.http.intake import Intake
@@ -24,6 +24,7 @@ from guardproxy.telemetry.report import FAILOVER, FIRST
 if TYPE_CHECKING:
     from guardproxy.http.app import Proxy
     from guardproxy.http.metering import Place
+    from guardproxy.http.route import Target
 
 
 PIECE = 256 << 10
@@ -40,7 +41,7 @@ class Ask(NamedTuple):
     """A request to be passed on. `received`: its headers that may go on; `allowed`: see `Upstreams`."""
 
     request: web.BaseRequest
-    path: str
+    target: Target
     received: Mapping[str, str]
     allowed: Sequence[str] = ()
 
@@ -49,7 +50,9 @@ async def forward(proxy: Proxy, upstreams: Upstreams, ask: Ask, place: Place) ->
     """The answer of the first upstream for the body's model that does not fail, else of the last one asked."""
     request = ask.request
     try:
-        return await _relay(proxy, upstreams, ask, await _taken(proxy, request))
+        body = await _taken(proxy, request)
+        place.sees(body.plain)
+        return await _relay(proxy, upstreams, ask, body, place)
     except GuardError as error:
         place.sent = isinstance(error, UpstreamError) and not error.unsent
         response = error_of(error)
@@ -70,8 +73,8 @@ async def _taken(proxy: Proxy, request: web.BaseRequest) -> Intake:
         proxy.arriving -= 1
 
 
-async def _relay(proxy: Proxy, upstreams: Upstreams, ask: Ask, body: Intake) -> web.StreamResponse:
-    model = model_of(body.plain)
+async def _relay(proxy: Proxy, upstreams: Upstreams, ask: Ask, body: Intake, place: Place) -> web.StreamResponse:
+    model = ask.target.model or model_of(body.plain)
     group = upstreams.group(model, ask.allowed)
     member, reason = upstreams.first(group), FIRST
     asked = [member]
@@ -91,17 +94,18 @@ async def _relay(proxy: Proxy, upstreams: Upstreams, ask: Ask, body: Intake) -> 
                 failed = upstreams.answered(member, answer.status, answer.headers.get("Retry-After", ""))
                 following = upstreams.following(group, asked) if failed else None
                 if following is None:
-                    return await hand_on(ask.request, answer, member.name)
+                    return await hand_on(ask.request, answer, member.name, place.reads)
         member, reason = following, FAILOVER
         asked.append(member)
 
 
 def _send(member: Member, ask: Ask, body: Intake, model: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
     upstream, name = member.upstream, member.named(model) if model else ""
-    headers = upstream.request_headers(ask.received, identity=False, plain=bool(name))
+    path = routing.deployed(ask.target.path, name) if name and ask.target.model else ask.target.path
+    headers = upstream.request_headers(ask.received, path, identity=False, plain=bool(name))
     sent = renamed(body.plain, model, name) if name else body.raw
     size = ("Content-Length", str(len(sent)))
-    return upstream.send(ask.request.method, ask.path, _pieces(sent), [*headers, size])
+    return upstream.send(ask.request.method, path, _pieces(sent), [*headers, size])
 
 
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:

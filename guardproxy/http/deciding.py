@@ -110,4 +110,7 @@ def summary(turn: Turn) -> str:
     if decision.action == "pause":
         how = commands.go_on(turn.seen.session, "loop", where=where(turn))
         return advice.handed_over(turn.language, decision, told, how)
+    if decision.action == "cut":
+        how = commands.reopen(turn.seen.session, decision.rule, where(turn))
+        return advice.ended(turn.language, decision, told, how)
     return advice.summary(turn.language, decision, told)

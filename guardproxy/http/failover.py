@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from guardproxy.api.passthrough import renamed
 from guardproxy.errors import StoreError, UpstreamError
+from guardproxy.http import route as routing
 from guardproxy.http.exchange import Answer
 from guardproxy.http.upstreams import Member, Upstreams, group_name
 from guardproxy.telemetry.report import FAILOVER
@@ -68,15 +69,17 @@ async def post(turn: Turn, upstreams: Upstreams, sent: Sent, allowed: Sequence[s
 async def _ask(turn: Turn, upstreams: Upstreams, member: Member, sent: Sent) -> Answer:
     """One upstream's answer: `relay.post` for one of several."""
     done, upstream = turn.outcome, member.upstream
-    name = member.named(turn.ask.model)
+    name, path = member.named(turn.ask.model), turn.path
     body = renamed(sent.body, turn.ask.model, name) if name else sent.body
+    if name and turn.deployed:
+        path = routing.deployed(path, name)
     untouched = body is turn.ask.body
-    headers = upstream.request_headers(sent.received, identity=sent.identity, plain=not untouched)
+    headers = upstream.request_headers(sent.received, path, identity=sent.identity, plain=not untouched)
     done.upstream = upstream
     done.sent, done.whole, done.upstream_started_ns = True, not turn.ask.stream, time.time_ns()
     done.upstream_status = 0
     with upstreams.trying(member):
-        answer = await upstream.post(turn.path, turn.body.raw if untouched else body, headers)
+        answer = await upstream.post(path, turn.body.raw if untouched else body, headers)
     done.upstream_status = done.status = answer.status
     return answer
 

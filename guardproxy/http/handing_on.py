@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import aiohttp
 from aiohttp import ClientError, web
 
 from guardproxy import api
 from guardproxy.errors import GuardError, UpstreamError
-from guardproxy.http.upstream import response_headers
+from guardproxy.http.headers import response_headers
+
+Reads = Callable[[str, str, int], Callable[[bytes], None] | None]
+"""What looks at an answer on its way, by its media type, its encoding and its status; it says who gets the pieces."""
 
 
-async def hand_on(request: web.BaseRequest, answer: aiohttp.ClientResponse, name: str) -> web.StreamResponse:
+async def hand_on(
+    request: web.BaseRequest, answer: aiohttp.ClientResponse, name: str, reads: Reads
+) -> web.StreamResponse:
     """The answer, to its end. `name`: of the upstream, where there are several."""
+    sees = reads(answer.headers.get("Content-Type", ""), answer.headers.get("Content-Encoding", ""), answer.status)
     response = web.StreamResponse(
         status=answer.status, headers=response_headers(answer.headers.items(), answer.headers.get("Connection", ""))
     )
@@ -26,6 +32,8 @@ async def hand_on(request: web.BaseRequest, answer: aiohttp.ClientResponse, name
     try:
         async for chunk in answer.content.iter_any():
             await response.write(chunk)
+            if sees is not None:
+                sees(chunk)
     except ConnectionResetError:
         return response
     except (ClientError, TimeoutError):

@@ -24,6 +24,7 @@ from guardproxy.errors import BadAsk, GuardError
 from guardproxy.http import deciding, soft_limits
 
 if TYPE_CHECKING:
+    from guardproxy.core.view import View
     from guardproxy.http.turn import Turn
 
 NOT_APPENDED = "answer-not-appended"
@@ -52,11 +53,8 @@ def headers(turn: Turn) -> list[tuple[str, str]]:
     if decision.rule:
         found.append(("x-guardproxy-rule", decision.rule))
     if view:
-        opening = turn.opening
-        first = view.traceparent or (opening.traceparent if view.new_session else "")
-        trace = turn.proxy.telemetry.trace_id(view.session, view.session_started_ms, opening.org, first)
         found.append(("x-guardproxy-session-id", view.session))
-        found.append(("x-guardproxy-trace-id", trace))
+        found.append(("x-guardproxy-trace-id", _trace(turn, view)))
         found.append(("x-guardproxy-turn", str(view.turn)))
         found.append(("x-guardproxy-budget-remaining", budget.remaining(view)))
         if turn.crossed:
@@ -73,6 +71,18 @@ def headers(turn: Turn) -> list[tuple[str, str]]:
     if named:
         found.append(("x-guardproxy-edit", ",".join(named)))
     return found
+
+
+def _trace(turn: Turn, view: View) -> str:
+    opening = turn.opening
+    told = view.traceparent or (opening.traceparent if view.new_session else "")
+    return turn.proxy.telemetry.trace_id(view.session, view.session_started_ms, opening.org, told)
+
+
+def whose(turn: Turn) -> dict[str, str]:
+    """Session and trace of a turn, once they are known."""
+    view = turn.view
+    return {"session": view.session, "trace_id": _trace(turn, view)} if view else {}
 
 
 def names(edits: Sequence[Edit]) -> tuple[str, ...]:

@@ -1,22 +1,26 @@
 """Requests that guardproxy passes on unread: they are counted, in the tenant's rates and budgets of requests.
 
-What they cost is not known. So a route that spends is refused where money or tokens are limited (`policy.unmetered`).
+What they cost is not known before it is spent, and of many never. So a route that spends is refused where money or
+tokens are limited (`policy.unmetered`). Where it is passed on all the same, what its answer says was used is counted
+there, so that what follows finds less room.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from guardproxy.core import denial, tenant_budget
+from guardproxy.api.passthrough import BEGINNING, Seen, named
+from guardproxy.core import denial, pricing, tenant_budget
 from guardproxy.core.advice import limits
 from guardproxy.core.budget import Need
 from guardproxy.core.interventions.deny import BUSY
+from guardproxy.core.model import Usage
 from guardproxy.core.tenant_budget import Due
 from guardproxy.core.usage import Charge, payer
 from guardproxy.core.view import Closing, View
@@ -24,6 +28,8 @@ from guardproxy.core.windows import CONCURRENT, is_rate
 from guardproxy.errors import BadAsk, StoreError
 from guardproxy.http import intake, room
 from guardproxy.http.handing_on import error_of
+from guardproxy.http.outcome import NO_USAGE
+from guardproxy.http.upstream import Inflater
 
 if TYPE_CHECKING:
     from guardproxy.core.model import Line
@@ -46,42 +52,105 @@ class Denied(Exception):
         self.response = response
 
 
+CANCEL = "/cancel"
+"""Ends routes whose answer tells of what was asked, and paid, before."""
+
+
 class Place:
-    """The place that a request holds. `sent`: it counts; False where nothing of it has left."""
+    """The place that a request holds. `sent`: it counts; False where nothing of it has left. `model`: if known."""
 
     sent = True
+    model = ""
+
+    def __init__(self, request: web.BaseRequest, route: str, most: int) -> None:
+        self._reads = request.method == "POST" and not route.endswith(CANCEL)
+        self._most = most
+        self._beginning = b""
+        self._seen: Seen | None = None
+
+    def sees(self, chunk: bytes) -> None:
+        """A piece of the request, on its way."""
+        if self._reads and len(self._beginning) < BEGINNING:
+            self._beginning += chunk[:BEGINNING]
+
+    def reads(self, content_type: str, encoding: str, status: int) -> Callable[[bytes], None] | None:
+        """What looks at the answer, if it may say what was used."""
+        seen = Seen(content_type)
+        if not (self._reads and seen.reads and status < 400):
+            return None
+        self._seen, encoding = seen, encoding.strip().lower()
+        if encoding in ("", "identity"):
+            return seen.feed
+        inflater = Inflater(encoding, self._most)
+        return lambda chunk: seen.feed(inflater.feed(chunk))
+
+    def used(self) -> Usage | None:
+        """What the answer says was used, once it is over."""
+        seen, self._seen = self._seen, None
+        if seen is None:
+            return None
+        seen.over()
+        if seen.usage is not None:
+            self.model = self.model or named(self._beginning) or seen.model
+        return seen.usage
 
 
 @asynccontextmanager
-async def held(proxy: Proxy, request: web.BaseRequest, tenant: Tenant, route: str) -> AsyncIterator[Place]:
-    """While a request is under way it holds its place. `Denied`: there is none, or it may not be used at all."""
-    place, policy = Place(), proxy.policies.at(tenant).policy
+async def held(
+    proxy: Proxy, request: web.BaseRequest, tenant: Tenant, route: str, model: str = ""
+) -> AsyncIterator[Place]:
+    """While a request is under way it holds its place. `Denied`: there is none, or it may not be used at all.
+
+    `model`: where the path names it.
+    """
+    place, policy = Place(request, route, proxy.limits.max_expanded), proxy.policies.at(tenant).policy
     offset_ms = proxy.clock_offset(intake.lower(request.headers))
-    due = proxy.budgets.of(tenant, "", time.time_ns() // 1_000_000 + offset_ms) if proxy.budgets.meter(tenant) else ()
+    due = (
+        proxy.budgets.of(tenant, model, time.time_ns() // 1_000_000 + offset_ms) if proxy.budgets.meter(tenant) else ()
+    )
+    place.model = model
     if request.method in SAFE:
-        due = tuple([one for one in due if is_rate(one.key)])
+        due = tuple([one for one in due if is_rate(one.key) and one.budget.dimension in COUNTED])
     elif policy.unmetered == "refuse" and proxy.policies.budgets_hold and proxy.budgets.meter(tenant, but=COUNTED):
         message = f"{route} is not counted, and there are budgets here that it would pass by (policy.unmetered)"
         raise Denied(error_of(BadAsk(message, code="route_not_metered")))
-    due = tuple([one for one in due if one.budget.dimension in COUNTED])
     token = await _admitted(proxy, tenant, policy, due, offset_ms) if due else ""
     try:
         yield place
     finally:
+        usage = place.used()
+        cost = _cost(proxy, place.model, usage) if usage is not None else 0
         if place.sent and request.method not in SAFE:
-            _note(proxy, tenant, Charge(requests=1))
+            _note(proxy, tenant, Charge(requests=1, usage=usage or NO_USAGE, cost=cost), place.model)
         if token:
-            _settle(proxy, tenant, token, offset_ms, int(place.sent))
+            _settle(proxy, tenant, token, offset_ms, _spent(int(place.sent), usage or NO_USAGE, cost))
 
 
-def _note(proxy: Proxy, tenant: Tenant, charge: Charge) -> None:
-    """Note a request in the ledger of usage: what it cost is not known, nor which model it was for."""
-    proxy.books.charge(tenant.org, payer((tenant.team, tenant.key, tenant.user, "", "")), charge.numbers())
+def _cost(proxy: Proxy, model: str, usage: Usage) -> int:
+    """What it cost, by the price of its model; where the policy blocks models without a price, by none."""
+    try:
+        return pricing.cost(proxy.prices.rates(model), usage)
+    except BadAsk:
+        return 0
+
+
+def _spent(requests: int, usage: Usage = NO_USAGE, cost: int = 0) -> dict[str, int]:
+    total = usage.input + usage.output
+    spent = {"requests": requests, "cost_microusd": cost, "total_tokens": total}
+    return {**spent, "input_tokens": usage.input, "output_tokens": usage.output}
+
+
+def _note(proxy: Proxy, tenant: Tenant, charge: Charge, model: str = "") -> None:
+    """Note a request in the ledger of usage; the model only where it is known what it used."""
+    proxy.books.charge(tenant.org, payer((tenant.team, tenant.key, tenant.user, model, "")), charge.numbers())
 
 
 async def _admitted(proxy: Proxy, tenant: Tenant, policy: Policy, due: Sequence[Due], offset_ms: int) -> str:
     """The token of the hold; "" where nothing is counted, since the store is away."""
-    lines = tenant_budget.lines(due, Need(0, 0, 0), enforce=proxy.policies.budgets_hold)
+    made = tenant_budget.lines(due, Need(0, 0, 0), enforce=proxy.policies.budgets_hold)
+    lines = [
+        one if one.dimension in COUNTED else one._replace(limit=-1) for one in made
+    ]  # held is none of it: it counts
     until, poll_ms = time.monotonic() + room.WAIT_S, room.POLL_MS
     while True:
         token = proxy.token()
@@ -103,7 +172,7 @@ async def _hold(proxy: Proxy, tenant: Tenant, token: str, lines: Sequence[Line],
     try:
         return await proxy.books.meter(tenant.org, token, lines, proxy.lease_ms, offset_ms)
     except asyncio.CancelledError:
-        _settle(proxy, tenant, token, offset_ms, 0)
+        _settle(proxy, tenant, token, offset_ms, _spent(0))
         raise
     except StoreError as error:
         response = error_of(error)
@@ -111,8 +180,8 @@ async def _hold(proxy: Proxy, tenant: Tenant, token: str, lines: Sequence[Line],
         raise Denied(response) from error
 
 
-def _settle(proxy: Proxy, tenant: Tenant, token: str, offset_ms: int, requests: int) -> None:
-    told = Closing(token, tenant.org, "", "", "answered", "", {"requests": requests}, offset_ms=offset_ms)
+def _settle(proxy: Proxy, tenant: Tenant, token: str, offset_ms: int, spent: Mapping[str, int]) -> None:
+    told = Closing(token, tenant.org, "", "", "answered", "", spent, offset_ms=offset_ms)
     proxy.spawn(proxy.books.settle(told))
 
 

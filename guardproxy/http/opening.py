@@ -12,10 +12,15 @@ from guardproxy.core.tenant import SEPARATOR
 from guardproxy.core.view import Opening, TurnFact, View
 from guardproxy.errors import StoreError
 from guardproxy.http import charging, remembering, room
+from guardproxy.telemetry._ids import adoptable
 
 if TYPE_CHECKING:
     from guardproxy.core.model import Ask
     from guardproxy.http.turn import Turn
+
+
+ASIDE = "e-"
+"""Begins the name of a session that has nothing but one request which is no turn: no client has named it."""
 
 
 def opening_of(turn: Turn) -> Opening:
@@ -24,14 +29,16 @@ def opening_of(turn: Turn) -> Opening:
     identity = session.identify(ask, proxy.printer, scope(turn), tenant.owner)
     if identity.thread and ask.surface != CHAT:
         identity = replace(identity, thread=f"{identity.thread}{SEPARATOR}{ask.surface}")
-    identity = remembering.identity(turn, identity)
+    identity, token = remembering.identity(turn, identity), proxy.token()
+    if ask.aside and not identity.session:
+        identity = replace(identity, session=f"{tenant.owner}{ASIDE}{token}")
     if not identity.fresh and not proxy.knows(identity):
         ask = turn.ask = turn.surface.widen(ask)
     turn.rates = proxy.prices.rates(ask.model, ask.parsed.get("service_tier"))
     turn.need = room.need(turn)
     turn.dues = proxy.budgets.of(tenant, ask.model, _now_ms(turn))
     return Opening(
-        token=proxy.token(),
+        token=token,
         org=tenant.org,
         identity=identity,
         fact=_observed(turn, ask),
@@ -39,10 +46,17 @@ def opening_of(turn: Turn) -> Opening:
         lease_ms=proxy.lease_ms,
         tooled=bool(ask.tools),
         offset_ms=turn.offset_ms,
-        traceparent=turn.headers.get("traceparent", ""),
+        aside=ask.aside,
+        traceparent=_adopted(turn),
         payer=charging.payer(turn),
         need=(turn.need.input_tokens, turn.need.output_tokens, turn.need.cost_microusd),
     )
+
+
+def _adopted(turn: Turn) -> str:
+    """The trace that the session is to have, if this request begins it."""
+    told = turn.headers.get("traceparent", "")
+    return adoptable(told) if told and turn.proxy.incoming == "adopt" else ""
 
 
 def scope(turn: Turn) -> str:

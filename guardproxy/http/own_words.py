@@ -56,6 +56,8 @@ def _line(turn: Turn) -> str:
     decision, view, held = turn.decision, turn.seen, turn.outcome.held
     if held is not None:
         return waited(turn, held)
+    if view.paused == "approval" and view.status == "need_human":
+        return advice.was_paused(turn.language, "question")
     if view.paused == "approval":
         return advice.waited(turn.language, view.paused_why)
     if view.paused:

@@ -18,12 +18,13 @@ from guardproxy.http.tenancy import outward
 if TYPE_CHECKING:
     from guardproxy.core.tenant import Tenant
     from guardproxy.http.app import Proxy
+    from guardproxy.http.route import Target
     from guardproxy.http.upstream import Upstream
 
 
-async def forward(proxy: Proxy, request: web.BaseRequest, path: str, tenant: Tenant) -> web.StreamResponse:
+async def forward(proxy: Proxy, request: web.BaseRequest, target: Target, tenant: Tenant) -> web.StreamResponse:
     """The provider's answer to a route that guardproxy does not read. Neither body is held in memory."""
-    route = path.partition("?")[0]
+    route = target.route
     if not route.startswith("/v1/"):
         message = f"{route} is not served here; point the client's base URL at this address with /v1 at its end"
         return error_of(BadAsk(message, status=404, code="not_found"))
@@ -31,33 +32,35 @@ async def forward(proxy: Proxy, request: web.BaseRequest, path: str, tenant: Ten
         message = "WebSocket is not spoken here; use POST"
         return error_of(BadAsk(message, status=426, code="upgrade_required"))
     tenant.may_pass(request.method, route)
+    if target.model:
+        tenant.may_ask(target.model)
     try:
-        async with metering.held(proxy, request, tenant, route) as place:
-            return await _forward(proxy, request, path, tenant, place)
+        async with metering.held(proxy, request, tenant, route, target.model) as place:
+            return await _forward(proxy, request, target, tenant, place)
     except metering.Denied as denied:
         return _closed(request, denied.response)
 
 
 async def _forward(
-    proxy: Proxy, request: web.BaseRequest, path: str, tenant: Tenant, place: metering.Place
+    proxy: Proxy, request: web.BaseRequest, target: Target, tenant: Tenant, place: metering.Place
 ) -> web.StreamResponse:
     proxy.telemetry.count("passthrough", {"method": request.method}, 1)
     received, upstream = outward(proxy.tenancy, request.headers), proxy.upstream
     if proxy.upstreams is not None:
         if by_model.applies(request):
-            ask = by_model.Ask(request, path, received, tenant.upstreams)
+            ask = by_model.Ask(request, target, received, tenant.upstreams)
             return await by_model.forward(proxy, proxy.upstreams, ask, place)
-        upstream = proxy.upstreams.group("", tenant.upstreams)[0].upstream
+        upstream = proxy.upstreams.group(target.model, tenant.upstreams)[0].upstream
     else:
         tenant.may_reach(RESERVED)
-    headers = upstream.request_headers(received, identity=False, plain=False)
+    headers = upstream.request_headers(received, target.path, identity=False, plain=False)
     body = None
     if request.body_exists:
-        body = Upload(proxy, request)
+        body = Upload(proxy, request, place)
         if request.content_length is not None:
             headers.append(("Content-Length", str(request.content_length)))
     try:
-        return await _relay(upstream, request, path, headers, body)
+        return await _relay(upstream, request, target.path, headers, body, place)
     except GuardError as error:
         place.sent = isinstance(error, UpstreamError) and not error.unsent
         response = error_of(body.wrong if body is not None and body.wrong else error)
@@ -82,7 +85,8 @@ def _closed(request: web.BaseRequest, response: web.Response) -> web.Response:
 class Upload:
     """A body on its way through. While it comes its request is not counted as under way; it must keep coming."""
 
-    def __init__(self, proxy: Proxy, request: web.BaseRequest) -> None:
+    def __init__(self, proxy: Proxy, request: web.BaseRequest, place: metering.Place) -> None:
+        self._place = place
         self._proxy = proxy
         self._request = request
         self._coming = True
@@ -105,6 +109,7 @@ class Upload:
                 self.wrong = malformed()
                 raise
             if chunk:
+                self._place.sees(chunk)
                 yield chunk
         self.over()
 
@@ -117,7 +122,12 @@ class Upload:
 
 
 async def _relay(
-    upstream: Upstream, request: web.BaseRequest, path: str, headers: list[tuple[str, str]], body: Upload | None
+    upstream: Upstream,
+    request: web.BaseRequest,
+    path: str,
+    headers: list[tuple[str, str]],
+    body: Upload | None,
+    place: metering.Place,
 ) -> web.StreamResponse:
     async with upstream.send(request.method, path, body, headers) as answer:
-        return await hand_on(request, answer, upstream.name)
+        return await hand_on(request, answer, upstream.name, place.reads)

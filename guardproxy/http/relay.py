@@ -18,11 +18,11 @@ from guardproxy.core.edit import DropCalls, Edit, SpliceUsage
 from guardproxy.errors import UpstreamError
 from guardproxy.http import failover
 from guardproxy.http.exchange import Answer
+from guardproxy.http.headers import response_headers
 from guardproxy.http.look import Look, left, not_json, read, take_over
 from guardproxy.http.outlet import last
 from guardproxy.http.streamed import Streamed
 from guardproxy.http.tenancy import outward
-from guardproxy.http.upstream import response_headers
 from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ async def post(turn: Turn, edits: Sequence[Edit], *, judged: bool = False) -> An
     if proxy.upstreams is not None:
         sent = failover.Sent(body, received, edited_answer)
         return await failover.post(turn, proxy.upstreams, sent, turn.tenant.upstreams)
-    headers = proxy.upstream.request_headers(received, identity=edited_answer, plain=not untouched)
+    headers = proxy.upstream.request_headers(received, turn.path, identity=edited_answer, plain=not untouched)
     done.sent, done.whole, done.upstream_started_ns = True, not turn.ask.stream, time.time_ns()
     done.upstream_status = 0
     raw = turn.body.raw if untouched else body

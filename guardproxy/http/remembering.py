@@ -50,22 +50,21 @@ class Remembered:
         """Tenants (their scopes) of whom requests came that name items by reference: their calls are remembered."""
 
     async def get(self, org: str, name: str) -> bytes | None:
-        """What is kept under a name, sealed."""
+        """What is kept under a name, sealed: as the store says while it answers, so that what is erased is gone."""
         try:
-            found = await self._chains().get(org, name)
+            return await self._chains().get(org, name)
         except StoreError:
-            found = None
-        return found or self._own[f"{org} {name}"]
+            return self._own[f"{org} {name}"]
 
-    def keep_soon(self, org: str, name: str, sealed: bytes, ttl_s: int) -> bool:
+    def keep_soon(self, org: str, name: str, sealed: bytes, ttl_s: int, session: str) -> bool:
         """Keep it, here and in the store, in front of what the store is told later; False: it was not told."""
         self._own.keep(f"{org} {name}", sealed)
-        return self._chains().keep_soon(org, name, sealed, ttl_s)
+        return self._chains().keep_soon(org, name, sealed, ttl_s, session)
 
-    async def keep(self, org: str, name: str, sealed: bytes, ttl_s: int) -> None:
+    async def keep(self, org: str, name: str, sealed: bytes, ttl_s: int, session: str) -> None:
         """Tell the store after all. Where it is away this worker has it."""
         with suppress(StoreError):
-            await self._chains().keep(org, name, sealed, ttl_s)
+            await self._chains().keep(org, name, sealed, ttl_s, session)
 
 
 def _recalls(surface: ModuleType) -> bool:
@@ -119,7 +118,7 @@ def _keep(turn: Turn, view: View) -> None:
     surface, done, ask = turn.surface, turn.outcome, turn.ask
     if turn.tenant.scope in turn.proxy.books.remembered.referring:
         calls = {f"{ITEM}{one}": raw for raw in done.raw_calls() if (one := orjson.loads(raw).get("id"))}
-        _put(turn, calls, RUN_S)
+        _put(turn, view.session, calls, RUN_S)
     halted = turn.look is not None and bool(turn.look.watcher.halted)
     upstream = "" if halted else done.response_id
     given = [turn.joint.base.get("id")] if turn.joint is not None else []
@@ -135,14 +134,14 @@ def _keep(turn: Turn, view: View) -> None:
     found, needed = surface.keep(ask, said, view.session, view.thread, ids)
     if not (needed or turn.before or turn.opening.identity.fresh):
         return  # this client sends its whole history: nobody goes on by the id, and each turn would take its room
-    _put(turn, found, NEEDED_S if needed else RUN_S)
+    _put(turn, view.session, found, NEEDED_S if needed else RUN_S)
 
 
-def _put(turn: Turn, found: Mapping[str, bytes], ttl_s: int) -> None:
+def _put(turn: Turn, session: str, found: Mapping[str, bytes], ttl_s: int) -> None:
     for name, raw in found.items():
         where = _name(turn, name)
         sealed = turn.proxy.sealer.seal(CHAIN, where, raw)
-        kept = (turn.tenant.org, where, sealed, ttl_s)
+        kept = (turn.tenant.org, where, sealed, ttl_s, session)
         if not turn.proxy.books.remembered.keep_soon(*kept):
             turn.proxy.spawn(turn.proxy.books.remembered.keep(*kept))
 

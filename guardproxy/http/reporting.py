@@ -47,7 +47,9 @@ def report_of(turn: Turn, view: View) -> TurnReport:
     report.stream = ask.stream
     report.status = done.status or 499
     report.error_type = done.error_type
-    report.traceparent = opening.traceparent
+    if proxy.incoming != "ignore":
+        report.traceparent = turn.headers.get("traceparent", "")
+        report.adopted = proxy.incoming == "adopt"
     report.first_chunk_ns = done.first_chunk_ns
     report.attempts = _attempts(turn, last, ended_ns)
     report.usage = usage
@@ -78,6 +80,8 @@ def _more(report: TurnReport, turn: Turn, view: View) -> None:
     report.user = ask.declared.user
     report.labels = ask.declared.labels
     report.policy = turn.chosen.label
+    report.team = turn.tenant.team
+    report.key = turn.tenant.key
 
 
 def _cost(turn: Turn, last: Usage) -> int:

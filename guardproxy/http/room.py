@@ -88,7 +88,7 @@ def need(turn: Turn) -> Need:
     """What the turn's first attempt may use at most."""
     ask = turn.ask
     hold = turn.chosen.policy.default_output_hold
-    most = min(ask.max_tokens or hold, hold)
+    most = hold if ask.max_tokens is None else min(ask.max_tokens, hold)
     return _need(turn, 0, most * max(1, ask.choices))
 
 

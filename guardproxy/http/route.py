@@ -10,9 +10,10 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from guardproxy import api
+from guardproxy.api import IN_PATH
 from guardproxy.errors import BadAsk
 
 _ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
@@ -22,15 +23,40 @@ _PLAIN = re.compile(r"(?:/[A-Za-z0-9_~:@!$&'()*+,=-][A-Za-z0-9_.~:@!$&'()*+,=-]*
 ROUNDS = 4
 """Times that a path is percent-decoded; what changes still after them is refused."""
 
+OPENAI = "/v1"
+AZURE = ("openai",)
+STYLES = (("v1",), ("v1beta", "openai"), ("openai", "v1"), AZURE)
+"""What stands before a route: OpenAI's way, Gemini's for OpenAI's clients, Azure's newer one, and Azure's with a date
+in the query and mostly a deployment.
+"""
+
+DEPLOYMENTS = "deployments"
+"""Azure's word; the segment behind it names the model, and the provider takes no other."""
+
+_SAFE = "~:@!$&'()*+,="
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`path`: what is asked of the provider, query included. `surface`: None for what is passed on unread."""
+    """`path`: what is asked of the provider, query included. `surface`: None for what is passed on unread.
+
+    `route`: the path, of a surface in its one spelling. `model`: named in the path, as Azure's deployments are.
+    """
 
     session: str
     path: str
     route: str
     surface: ModuleType | None
+    model: str = ""
+
+    def noted(self, headers: dict[str, str]) -> dict[str, str]:
+        """The headers of the request with what its path says; nobody says that in a header."""
+        headers.pop(IN_PATH, None)
+        if self.session:
+            headers["x-guardproxy-path-session"] = self.session
+        if self.model:
+            headers[IN_PATH] = self.model
+        return headers
 
 
 def split(target: str) -> tuple[str, str]:
@@ -49,26 +75,46 @@ def resolve(target: str) -> Target:
     """Where a request target leads. Raises `BadAsk` for a path that is passed on nowhere."""
     session, rest = split(target)
     address, mark, query = rest.partition("#")[0].partition("?")
-    path = canonical(address)
-    surface = api.PATHS.get(path)
+    route, style, model = _spelled(address)
+    surface = api.PATHS.get(route)
     if surface is not None:
-        return Target(session, path + mark + query, path, surface)
+        return Target(session, style + route.removeprefix(OPENAI) + mark + query, route, surface, model)
     _check(address)
-    return Target(session, address + mark + query, address, None)
+    return Target(session, address + mark + query, address if style == OPENAI else route, None, model)
 
 
 def canonical(address: str) -> str:
-    """The one spelling of a path: decoded, resolved, in lower case, under /v1."""
+    """The one spelling of a path: decoded, resolved, in lower case, under /v1, whatever stands in its place."""
+    return _spelled(address)[0]
+
+
+def _spelled(address: str) -> tuple[str, str, str]:
+    """(the one spelling of a path, what stands before it in the provider's way, the model that is named there)."""
     if address.startswith("/v1/") and address in api.PATHS:
-        return address  # nearly always
+        return address, OPENAI, ""  # nearly always
     kept: list[str] = []
     for segment in _BLANK.sub("", _decoded(address)).replace("\\", "/").split("/"):
-        word = segment.partition(";")[0].lower()
+        word = segment.partition(";")[0]
         if word == "..":
             del kept[-1:]
         elif word not in ("", "."):
             kept.append(word)
-    return "/" + "/".join(kept if kept[:1] == ["v1"] else ["v1", *kept])
+    words, style, model = [word.lower() for word in kept], OPENAI, ""
+    while found := next((one for one in STYLES if tuple(words[: len(one)]) == one), None):
+        kept, words = kept[len(found) :], words[len(found) :]
+        if found != STYLES[0]:
+            style = "/" + "/".join(found)
+        if found == AZURE and words[:1] == [DEPLOYMENTS] and len(words) > 2:
+            model, style = kept[1], f"{style}/{DEPLOYMENTS}/{quote(kept[1], safe=_SAFE)}"
+            kept, words = kept[2:], words[2:]
+    return "/".join((OPENAI, *words)), style, model
+
+
+def deployed(path: str, model: str) -> str:
+    """A path that names a model, with another name in its place."""
+    head, mark, rest = path.partition(f"/{DEPLOYMENTS}/")
+    _, slash, route = rest.partition("/")
+    return head + mark + quote(model, safe=_SAFE) + slash + route
 
 
 def _decoded(address: str) -> str:

@@ -11,17 +11,18 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 
 from guardproxy import secrets
 from guardproxy.config import Config
-from guardproxy.errors import ConfigError, GuardError, StoreError
+from guardproxy.errors import ConfigError, GuardError
 from guardproxy.http import greeting, reach, whereabouts
 from guardproxy.http.admin import Sight
 from guardproxy.http.crew import Crew
 from guardproxy.http.exporting import Exporter
 from guardproxy.http.operators import Operators
 from guardproxy.http.standing import Loaded, Standing
-from guardproxy.http.sweeper import Sweeper, bury
+from guardproxy.http.sweeper import Sweeper, bury, claim
 from guardproxy.http.switch import Switch
 from guardproxy.http.worker import listener
 from guardproxy.store import embedded
@@ -51,6 +52,7 @@ class Parent:
         self._fleet = Fleet()
         self._draining = False
         self._stop = asyncio.Event()
+        self._opening: asyncio.Task[object] | None = None
         self._busy: set[asyncio.Task[None]] = set()
 
     @property
@@ -59,14 +61,32 @@ class Parent:
 
     async def run(self, say: Callable[[str], None]) -> None:
         """Serve until told to stop. `say` gets what a person reads first. Raises GuardError if it cannot start."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):  # now: the first process of a container heeds no others
+            loop.add_signal_handler(number, self._end)
         async with AsyncExitStack() as stack:
-            await self._open(stack)
+            if not await self._opened(stack):
+                return
+            loop.add_signal_handler(signal.SIGHUP, self._reload_soon)
             for line in greeting.lines(self._config, self._port, self._admin_url, self._where):
                 say(line)
-            self._hear_signals()
             await self._stop.wait()
             self._draining = True
             _log.info("draining: no new requests, streams finish")
+
+    async def _opened(self, stack: AsyncExitStack) -> bool:
+        """False when it was told to end meanwhile."""
+        self._opening = asyncio.current_task()
+        try:
+            await self._open(stack)
+        except asyncio.CancelledError:
+            if self._opening is None or not self._stop.is_set():
+                raise
+            self._opening.uncancel()
+            return False
+        finally:
+            self._opening = None
+        return True
 
     async def _open(self, stack: AsyncExitStack) -> None:
         """Everything in the order in which it is needed; it is closed in the opposite one."""
@@ -86,6 +106,7 @@ class Parent:
             kept=reach.retention(config),
         )
         stack.push_async_callback(self._store.close)
+        self._telemetry.claim = partial(claim, self._store)
         await self._store.check_policy()
         await self._store.check_schema()
         self._crew = Crew(config.listen.workers, self._start, self._fleet, lambda mark: bury(self._store, mark))
@@ -157,6 +178,7 @@ class Parent:
         sight = Sight(
             workers=lambda: self._crew.ready,
             draining=lambda: self._draining,
+            refused=lambda: self._standing.refused,
             upstreams=lambda: self._config.addresses,
             store=self._store_fit,
             store_needed=lambda: self._config.store.on_failure == "closed",
@@ -188,26 +210,19 @@ class Parent:
 
     async def _store_fit(self) -> None:
         await self._store.ping()
-        try:
-            await self._store.check_policy()
-        except ConfigError as error:
-            raise StoreError(error.message) from error
+        await self._store.check_policy()
 
     async def _metrics(self) -> Snapshot:
         await self._crew.collect()
         return self._fleet.total(self._telemetry.snapshot())
-
-    def _hear_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._end)
-        loop.add_signal_handler(signal.SIGHUP, self._reload_soon)
 
     def _end(self) -> None:
         if self._draining:
             _log.warning("told twice: the workers are killed")
             self._crew.kill()
         self._stop.set()
+        if self._opening is not None:
+            self._opening.cancel()
 
     def _reload_soon(self) -> None:
         task = asyncio.get_running_loop().create_task(self._reload())

@@ -39,6 +39,7 @@ class Standing:
         self._load = load
         self.config, self.document = load()
         self.config.refuse_itself()
+        self.refused = False  # whether the file was read again, and not taken
         self._file = self.document
         self._kept: Mapping[str, Kept] = {}
         self._seen = "?"
@@ -67,8 +68,10 @@ class Standing:
                 whole = configs.build(_with(document, kept), said)
                 await self._put_in_force(_with(document, kept))
             except GuardError as error:
+                self.refused = True
                 _log.error("the configuration was not reloaded, the old one stays: %s", error.message)
                 return None
+            self.refused = False
             before, self._file = self.config, document
             self._take(document, kept, seen)
             _log.info("the configuration was reloaded")

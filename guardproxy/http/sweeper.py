@@ -11,7 +11,8 @@ from guardproxy.errors import StoreError
 from guardproxy.store.known import Known
 from guardproxy.store.redis import Store
 from guardproxy.telemetry import RunEnd, Telemetry
-from guardproxy.telemetry.record import TurnRecord, acts, read_record
+from guardproxy.telemetry._ids import read_segment
+from guardproxy.telemetry.record import NOBODY, TurnRecord, acts, read_record
 from guardproxy.telemetry.report import CLOSING
 
 EVERY_SECONDS = 5.0
@@ -61,8 +62,14 @@ class Sweeper:
             if known.state in WAITING:
                 continue  # a person, or a late result, may still come: the run is not over
             records = [read_record(raw) for raw in await self._store.records(known.org, known.session)]
-            if records and records[-1]["outcome"] not in CLOSING:  # those were reported when they were closed
+            if records:
                 self._telemetry.close_run(run_of(known, records))
+
+
+async def claim(store: Store, run: RunEnd) -> bool:
+    """Whether this process is the one of all workers and machines that tells of this end."""
+    finalized = run.outcome == "finalized"
+    return await store.runs.seal(run.org, run.session, run.started_ms, run.segment, finalized=finalized)
 
 
 async def _sweep(store: Store) -> None:
@@ -80,18 +87,31 @@ async def bury(store: Store, mark: str) -> None:
 
 
 def run_of(known: Known, records: list[TurnRecord]) -> RunEnd:
-    """The end of a run that nobody closed: finished if its last answer was final, else the agent left it."""
+    """The end of a run that was closed without a turn: by people, or since it was idle. Then it is finished if its last
+    answer was final, else the agent left it.
+    """
+    last, segment = records[-1], read_segment(known.traceparent)
+    outcome = "cut" if known.closed == "operator" else last["outcome"] or "abandoned"
+    named = next((record["of"] for record in reversed(records) if "of" in record), NOBODY)
     return RunEnd(
         org=known.org,
         session=known.session,
-        outcome=records[-1]["outcome"] or "abandoned",
+        outcome=outcome,
         started_ms=known.started_ms,
         ended_ms=known.at_ms,
+        agent=named["agent"],
+        declared=named["declared"],
+        rule=known.closed or (last["rule"] if outcome in CLOSING else ""),
         turns=known.turn,
         tool_calls=sum(len(record["calls"]) for record in records),
         interventions=sum(len(acts(record)) for record in records),
-        input_tokens=sum(record["input_tokens"] for record in records),
-        output_tokens=sum(record["output_tokens"] for record in records),
-        cost_microusd=sum(record["cost_microusd"] for record in records),
-        traceparent=known.traceparent,
+        input_tokens=known.used.get("input_tokens", sum(record["input_tokens"] for record in records)),
+        output_tokens=known.used.get("output_tokens", sum(record["output_tokens"] for record in records)),
+        cost_microusd=known.used.get("cost_microusd", sum(record["cost_microusd"] for record in records)),
+        traceparent=segment.caller,
+        segment=segment.number,
+        segment_ms=segment.since_ms,
+        team=named["team"],
+        key=named["key"],
+        abandoned=tuple(call.get("tool", "") for call in last["calls"]) if outcome == "abandoned" else (),
     )

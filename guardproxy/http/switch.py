@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 
 from guardproxy.errors import StoreError
 from guardproxy.store.redis import Store
+
+Panic = Callable[[bool | None], Awaitable[tuple[bool, bool]]]
+"""`Switch.panic`."""
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +49,15 @@ class Switch:
         if self._missed is missed:  # nobody changed it meanwhile
             self._missed = None
             _log.warning("panic %s: the store has been told", _word(missed))
+
+
+async def stood(panic: Panic) -> bool | None:
+    """How the switch stands, for the audit; None: nobody knows just now, and that keeps nobody from throwing it."""
+    try:
+        on, _ = await panic(None)
+    except StoreError:
+        return None
+    return on
 
 
 def _word(on: bool) -> str:  # noqa: FBT001 - a switch

@@ -73,7 +73,7 @@ class Keyring:
         secret = PREFIX + secrets.token_urlsafe(BYTES)
         org = people.org("org", org) if org else ""
         made = Token(secrets.token_hex(6), name, role, org, secret[-4:], actor.name)
-        diff = changed({}, {"name": name, "role": role, "org": org or None, "for_ms": for_ms or None})
+        diff = changed({}, {"name": name, "role": role, "org": org or None, "for_seconds": for_ms // 1000 or None})
         entry = actor.did("token.create", made.id, org=org, diff=diff)
         return await self._store.tokens.create(self._digest(secret), made, for_ms, entry, first=first), secret
 

@@ -1,9 +1,12 @@
-"""`guardproxy trace`: what a session did, read from the store; with the embedded one also while no proxy runs."""
+"""`guardproxy trace`: what a session did, read from the store (with the embedded one also while no proxy runs), or
+from a file: a log, or recorded spans.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 
@@ -17,6 +20,7 @@ from guardproxy.http.sealed import EDITED, Sealer
 from guardproxy.http.terminal import visible
 from guardproxy.store.redis import Store
 from guardproxy.store.runs import Change
+from guardproxy.telemetry import reading
 from guardproxy.telemetry.looptable import WIDE, loop_table
 from guardproxy.telemetry.record import TurnRecord, read_record
 
@@ -39,10 +43,25 @@ def show(config: Config, org: str, session: str, where: str = "") -> None:
         return records, people, await standing(store, org, session, where)
 
     records, people, stands = reach.ask(config, work)
+    table(records, session, people, stands)
+
+
+def show_file(file: Path, session: str, org: str = "") -> None:
+    """Print the loop table of `session` from a log with decision lines, or from recorded spans.
+
+    Raises GuardError where it has none, ConfigError where it cannot be read.
+    """
+    table(reading.run(file, session, org), session)
+
+
+def table(
+    records: Sequence[TurnRecord], session: str, people: Sequence[tuple[int, str]] = (), stands: Sequence[str] = ()
+) -> None:
+    """Print it. `people`: when somebody did something, and what; `stands`: lines below."""
     console = Console(markup=False, highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = WIDE
-    console.print(loop_table(records, title=session, width=console.width, people=people))
+    console.print(loop_table(records, title=visible(session), width=console.width, people=people))
     for line in stands:
         console.print(line, soft_wrap=True)
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from guardproxy.http.app import Proxy
     from guardproxy.http.chosen import Chosen
     from guardproxy.http.look import Look
+    from guardproxy.http.route import Target
     from guardproxy.telemetry.report import TurnReport
 
 
@@ -57,7 +58,7 @@ class Turn:
     need: Need
 
     def __init__(
-        self, proxy: Proxy, request: web.BaseRequest, surface: ModuleType, path: str, in_path: str, tenant: Tenant
+        self, proxy: Proxy, request: web.BaseRequest, surface: ModuleType, target: Target, tenant: Tenant
     ) -> None:
         self.proxy = proxy
         self.request = request
@@ -66,12 +67,11 @@ class Turn:
         self.chosen: Chosen = proxy.policies.default
         """The policy that holds for it, once it is read; the default one before."""
         self.pin = ""
-        self.path = path
-        self.route = path.partition("?")[0]
+        self.path = target.path
+        self.route = target.route
+        self.deployed = bool(target.model)
         self.started_ns = time.time_ns()
-        self.headers = intake.lower(request.headers)
-        if in_path:
-            self.headers["x-guardproxy-path-session"] = in_path
+        self.headers = target.noted(intake.lower(request.headers))
         self.offset_ms = proxy.clock_offset(self.headers)
         self.outcome = Outcome()
         self.decision = policies.PASS
@@ -150,9 +150,9 @@ class Turn:
         if self.dues:
             cleaned = (*cleaned, *soft_limits.look(self))
         self.edits = self._edits(cleaned)
-        if self.chosen.policy.checkpoints.enabled and checkpointing.wanted(self):
+        if self.talks and self.chosen.policy.checkpoints.enabled and checkpointing.wanted(self):
             proxy.spawn(checkpointing.keep(self))
-        if not self.decision.ends and self.seen.admitted:
+        if self.talks and not self.decision.ends and self.seen.admitted:
             self.inspection = preparing.inspection(self, exempt)
 
     async def begin_again(self) -> None:
@@ -208,12 +208,23 @@ class Turn:
     @property
     def _cleans(self) -> bool:
         """Whether results are tidied: as the policy says, or as it said when the conversation began."""
-        return self.chosen.wants.cleans or shaping.pinned(self.seen)
+        return self.talks and (self.chosen.wants.cleans or shaping.pinned(self.seen))
+
+    @property
+    def talks(self) -> bool:
+        """Whether anything can be told to a model on this surface: else it is counted, held and priced, no more."""
+        return hasattr(self.surface, "feedback")
 
     @property
     def checks(self) -> bool:
         """Whether final answers are checked."""
-        return self.chosen.wants.finals and not self.decision.ends and self.seen.main and not self.seen.panic
+        return (
+            self.chosen.wants.finals
+            and self.talks
+            and not self.decision.ends
+            and self.seen.main
+            and not self.seen.panic
+        )
 
     @property
     def reply_id(self) -> str:
@@ -258,6 +269,10 @@ class Turn:
     def guard_headers(self) -> list[tuple[str, str]]:
         """The `x-guardproxy-*` headers of the answer (DESIGN section 5)."""
         return heading.headers(self)
+
+    def whose(self) -> dict[str, str]:
+        """What every line says that is logged on this turn's account."""
+        return heading.whose(self)
 
     def settle(self) -> None:
         """Trip 2 and the report, once; nobody waits for them but `Proxy.close`.

@@ -7,11 +7,12 @@ with aiohttp's client. The one retry layer sits here, and only where nothing was
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from base64 import b64encode
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from functools import lru_cache, partial
+from functools import partial
 from typing import TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -21,28 +22,11 @@ from yarl import URL
 from guardproxy.errors import UpstreamError
 from guardproxy.http import inflate
 from guardproxy.http.exchange import Answer, Terms
+from guardproxy.http.headers import BEARER, passed_on, place_of, readable
 from guardproxy.http.inflate import Inflate, TooMuchError
 from guardproxy.http.pool import Pool
 
 T = TypeVar("T")
-
-HOP_BY_HOP = frozenset(
-    {
-        "host",
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "content-length",
-        "expect",
-    }
-)
-"""Headers that belong to one connection (RFC 9110, section 7.6.1), and those that the client library sets."""
 
 RETRY_AFTER_S = 0.2
 """Pause before a connection is tried again: a restarting provider needs a moment."""
@@ -51,8 +35,8 @@ Body = AsyncIterable[bytes] | None
 
 NOT_OPEN = "the upstream connection pool is not open"
 
-READABLE = ("gzip", "deflate", "identity")
-"""Content encodings that we can look into; others are not offered to the provider."""
+_STYLED = re.compile(r"(?:/v1beta)?/openai(?:/v1|/deployments/[^/]+)?$|/v1$")
+"""What an address may end with that stands in the path of a request as well (`http.route.STYLES`)."""
 
 
 class Upstream:
@@ -80,7 +64,8 @@ class Upstream:
         """Without a name and a password: it is shown to clients when something goes wrong."""
         self.address = parts.hostname or ""
         self.port = parts.port or (443 if parts.scheme == "https" else 80)
-        self._root = self.base.removesuffix("/v1")
+        self._root = _STYLED.sub("", self.base)
+        self._deployed = "/openai/deployments/" in self.base
         self._api_key = api_key
         self._authorization = f"Bearer {api_key}" if api_key else _basic(parts)
         self._urls: dict[str, URL] = {}
@@ -173,19 +158,19 @@ class Upstream:
             await asyncio.sleep(RETRY_AFTER_S)
         raise AssertionError  # the last round returns or raises
 
-    def request_headers(self, received: Mapping[str, str], *, identity: bool, plain: bool) -> list[tuple[str, str]]:
+    def request_headers(
+        self, received: Mapping[str, str], path: str, *, identity: bool, plain: bool
+    ) -> list[tuple[str, str]]:
         """The client's headers for the provider. `identity`: ask for an unencoded answer; `plain`: so is our body."""
         kept = passed_on(received.items(), received.get("Connection", ""))
         if plain and "Content-Encoding" in received:
             kept = [pair for pair in kept if pair[0].lower() != "content-encoding"]
         if self._authorization:
-            kept = [pair for pair in kept if pair[0].lower() != "authorization"]
-            if self._api_key and ANTHROPIC in received:
-                kept = [pair for pair in kept if pair[0].lower() != "x-api-key"]
-                kept.append(("x-api-key", self._api_key))
-            else:
-                kept.append(("Authorization", self._authorization))
-        kept.append(("Accept-Encoding", "identity" if identity else _readable(received.get("Accept-Encoding", ""))))
+            place = place_of(received, path, deployed=self._deployed) if self._api_key else BEARER
+            theirs = {"authorization", "api-key", place.lower()}
+            kept = [pair for pair in kept if pair[0].lower() not in theirs]
+            kept.append((place, self._authorization if place == BEARER else self._api_key))
+        kept.append(("Accept-Encoding", "identity" if identity else readable(received.get("Accept-Encoding", ""))))
         return kept
 
     def _url(self, path: str) -> URL:
@@ -193,7 +178,8 @@ class Upstream:
         if url is None:
             if len(self._urls) > 1024:
                 self._urls.clear()
-            full = self.base + path[3:] if path.startswith("/v1/") or path == "/v1" else self._root + path
+            ours = path.startswith("/v1/") or path.partition("?")[0] == "/v1"
+            full = self.base + path[3:] if ours else self._root + path
             url = self._urls[path] = URL(full, encoded=True)
         return url
 
@@ -226,46 +212,6 @@ def _basic(parts: SplitResult) -> str:
         return ""
     told = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     return "Basic " + b64encode(told.encode()).decode()
-
-
-def passed_on(received: Iterable[tuple[str, str]], connection: str) -> list[tuple[str, str]]:
-    """The headers that go to the other side, in their order: not those of one connection, nor those meant for us."""
-    kept = [pair for pair in received if _goes_on(pair[0])]
-    if connection and connection.lower() not in _USUAL:
-        linked = {name.strip().lower() for name in connection.split(",")}
-        kept = [pair for pair in kept if pair[0].lower() not in linked]
-    return kept
-
-
-ANTHROPIC = "anthropic-version"
-"""A header that every request in Anthropic's protocol has: there a key goes in a header of its own."""
-
-_USUAL = frozenset({"keep-alive", "close"})
-"""Values of Connection that name no other header."""
-
-
-@lru_cache(maxsize=4096)
-def _goes_on(name: str) -> bool:
-    low = name.lower()
-    return low not in HOP_BY_HOP and low != "accept-encoding" and not low.startswith("x-guardproxy-")
-
-
-@lru_cache(maxsize=4096)
-def _goes_back(name: str) -> bool:
-    return _goes_on(name) and name.lower() != "date"
-
-
-def response_headers(received: Iterable[tuple[str, str]], connection: str) -> list[tuple[str, str]]:
-    """The provider's headers that the client gets, in their order. `connection`: the value of that header."""
-    kept = [pair for pair in received if _goes_back(pair[0])]
-    return passed_on(kept, connection) if connection and connection.lower() not in _USUAL else kept
-
-
-@lru_cache(maxsize=256)
-def _readable(accepted: str) -> str:
-    """What the client accepts, without the encodings that we cannot look into."""
-    kept = [part.strip() for part in accepted.split(",") if part.split(";")[0].strip().lower() in READABLE]
-    return ", ".join(kept) or "identity"
 
 
 class Inflater:

@@ -16,6 +16,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -28,6 +29,7 @@ from guardproxy.http.app import Proxy
 from guardproxy.http.assembly import assemble
 from guardproxy.http.control import Channel
 from guardproxy.http.server import Server
+from guardproxy.http.sweeper import claim
 from guardproxy.store.redis import Store
 from guardproxy.telemetry import Telemetry
 
@@ -78,6 +80,7 @@ class Worker:
             kept=reach.retention(config),
             required=False,  # the parent has seen it; a worker that is started anew must serve without it too
         )
+        self.telemetry.claim = partial(claim, self.store)
         self.proxy = self._assemble(config)
         await self.proxy.start()
         server = Server(self._handle, self.proxy.malformed)

@@ -79,6 +79,7 @@ def bare(values: Sequence[object]) -> bytes:
     return encode(values)[1 if len(values) < _SHORT else 3 :]
 
 
+NEVER = 0  # a request that is never a turn, in the place of whether it offers tools
 _SHORT = 16  # a msgpack list of fewer has one byte in front, one of more three
 
 
@@ -102,7 +103,7 @@ def opening(value: Opening, *, newest: int = 0) -> tuple[bytes, ...]:
             len(sent) < len(fact.rounds),
             fact.user,
             value.lease_ms,
-            value.tooled,
+            NEVER if value.aside else value.tooled,
             value.offset_ms,
             value.traceparent,
             who.spoken,

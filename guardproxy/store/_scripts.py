@@ -29,6 +29,7 @@ SCRIPTS = {
     "admin": ("state.lua", "admin.lua"),
     "erase": ("state.lua", "account.lua", "erase.lua"),
     "schema": ("schema.lua",),
+    "seal": ("state.lua", "seal.lua"),
 }
 """Scripts by name, and the files each is made of."""
 

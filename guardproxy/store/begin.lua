@@ -22,7 +22,7 @@ if unresolved then
   name = sub(head, 1, 12) .. '-' .. (s.threads + 1)
   run = sid .. SEP .. name
 end
-if s.main == '' then s.main = name end -- the first thread of a session is its main one
+if s.main == '' and not never then s.main = name end -- the first thread of a session is its main one
 local t = not (new_session or unresolved) and read_thread(read[2])
 local ring = t and read[3] or ''
 local new_thread = not t
@@ -67,7 +67,7 @@ local function refuse(answer, kept, soon)
   return reply(answer, kept and ring or '', kept, 0, run)
 end
 
-local aside = not tooled and s.tooled -- a title, a compaction: costs, but is no turn
+local aside = never or (not tooled and s.tooled) -- a title, a compaction: costs, but is no turn
 local since = t.answered > 0 and not aside and math.max(1, now - t.answered) or 0
 local status, missing = aside and 0 or t.status, 0
 
@@ -265,6 +265,21 @@ if #short > 0 then
 end
 
 ------------------------------------------------------------------------------------------------------ admitted
+-- A trace is of a bounded stretch of a run (`traceparent` in state.lua): the next segment begins with the turn after
+-- the root was sent ("s"; after a finalize, which agents answer by asking on, "f", with what is new or comes late), and,
+-- where the trace is our own, with the turn that makes it too long. That turn is told what was ended ("r"): it sends the
+-- root. What opens a session, and what is no turn, begins none.
+if not (new_session or aside) and (s.traceparent ~= '' or turn > 300 or now - s.born >= 6 * HOUR) then
+  local text = s.traceparent
+  local caller, number, from, first, mark = string.match(text, '^([^;]*);(%d+);(%d+);(%d+);(%a)')
+  caller, number, from, first = caller or text, number or 0, tonumber(from or s.born), tonumber(first or 0)
+  local over = mark == 's' or (mark == 'f' and (opens or rearm or now - s.seen >= 15 * MINUTE))
+  local long = mark ~= 's' and mark ~= 'f' and caller == '' and (turn - first > 300 or now - from >= 6 * HOUR)
+  if long or over then
+    local ended = long and string.format('r;%.0f;%.0f', from, s.seen) or 'o'
+    s.traceparent = string.format('%s;%d;%.0f;%.0f;%s', caller, number + 1, now, turn - 1, ended)
+  end
+end
 for i = 1, #kinds do
   spent[2 * i] = spent[2 * i] + amounts[#kinds + i]
 end

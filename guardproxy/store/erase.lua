@@ -142,6 +142,14 @@ function whose.n(key)
   if ours(run) then drop(key) end
 end
 
+function whose.chain(key)
+  if all then return drop(key) end
+  local front = call('GETRANGE', key, 0, 5) -- see chains.py
+  if sub(front, 1, 4) == 'run\0' and ours(call('GETRANGE', key, 6, 5 + take('<I2', sub(front, 5)))) then
+    drop(key)
+  end
+end
+
 function whose.m(key, rest) if not thin(key) then drop(P .. 'n:' .. rest) end end
 
 function whose.f(key) thin(key) end

@@ -11,7 +11,7 @@ local answer = {}
 for _, sid in ipairs(found) do
   local raw = call('GET', P .. 's:' .. sid)
   local s = read_session(raw)
-  if s and s.seen > since then -- the set is written once a minute
+  if s and s.seen > since and s.closed ~= 'operator' then -- the set is written once a minute
     call('ZADD', P .. 'idle', s.seen, sid)
   else
     call('ZREM', P .. 'idle', sid)

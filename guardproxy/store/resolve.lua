@@ -15,6 +15,8 @@
 local token, session, thread, head, fresh, links, conversation, count, rounds, older, user, lease, tooled, offset,
   traceparent, spoken, kinds, keys, owner, payer, given, most,
   price = unpacked(ARGV[1])
+local never = tooled == 0 -- no turn of any session, whatever that has
+if never then tooled = false end
 local RETRY_MS, LATEST_MS = 2 * MINUTE, 10 * MINUTE
 local STAMP = 1e10 -- scores of links are count * STAMP + time, see settle.lua
 local K = P .. 'k:' .. token
@@ -159,12 +161,14 @@ if not run or (thread ~= '' and not fresh) then
     return name .. SEP .. 'main', number
   end
 
-  -- A client that sends its only request again after the cut has to meet the cut, not a new thread.
-  local function cut_moment_ago()
+  -- A client that sends its only request again after the cut has to meet the cut, not a new thread; and where a call of
+  -- it waits for a person, who is not asked twice, that one.
+  local function ended_moment_ago()
     for run in newest_askers() do
       if mine(run) then
         local t = thread_of(run)
-        if t and t.closed ~= '' and t.conversation == conversation and now - t.at <= RETRY_MS then return run end
+        local over = t and (t.closed ~= '' or (t.waits ~= '' and t.open == 0))
+        if over and t.conversation == conversation and now - t.at <= RETRY_MS then return run end
       end
     end
   end
@@ -176,10 +180,10 @@ if not run or (thread ~= '' and not fresh) then
     if run then return run end
     if session == '' then return derive() end
     if fresh then
-      local cut = cut_moment_ago()
-      local latest = not cut and count > 2 and call('HGET', P .. 'd:' .. session, 'head:' .. head)
+      local ended = ended_moment_ago()
+      local latest = not ended and count > 2 and call('HGET', P .. 'd:' .. session, 'head:' .. head)
       if latest then grows(thread_of(session .. SEP .. latest)) end
-      return cut
+      return ended
     end
     local latest = call('HGET', P .. 'd:' .. session, 'head:' .. head)
     run = not latest and by_link(true)

@@ -59,6 +59,7 @@ elseif act == 'cut' then
   call('ZADD', P .. 'stopped', now, sid)
   call('ZREMRANGEBYSCORE', P .. 'stopped', '-inf', now - STOPPED)
   call('PEXPIRE', P .. 'stopped', STOPPED)
+  call('ZADD', P .. 'idle', 0, sid) -- its trace ends now, not when it has been idle
 elseif act == 'resume' then
   local over = notes.paused ~= nil
   for _, t in ipairs(threads) do over = over or (t.closed ~= '' and not by_budget(t.closed)) end

@@ -138,6 +138,15 @@ class Runs:
             await self._client.command("LTRIM", key, -RECORDS, -1)
             await self._client.command("PEXPIRE", key, self._run_ms)
 
+    async def seal(self, org: str, session: str, started_ms: int, segment: int, *, finalized: bool = False) -> bool:
+        """Whether the caller is the one who sends the root of this segment of the session's trace (`seal.lua`).
+
+        `finalized`: the agent may ask on, and that belongs to the same trace.
+        """
+        words = (session.encode("utf-8", "replace"), str(started_ms).encode(), str(segment).encode())
+        token = secrets.token_hex(8).encode()
+        return await self._client.run("seal", prefix(org).encode(), (*words, token, b"f" if finalized else b"s")) == 1
+
     async def history(self, org: str, session: str) -> list[Change]:
         """The newest 256 changes of a session, oldest first."""
         found = await self._client.command("LRANGE", f"{prefix(org)}history:{session}", 0, -1)

@@ -17,6 +17,10 @@
 -- of a line is raised (by its name in `layout`; those of a span end with it). A thread has `status` (0 active, 1
 -- need_human, 2 waiting) and `waits`, the id of the approval it waits for. What waits for people is kept for KEPT_TTL.
 --
+-- `traceparent` is the header with which the session's trace was adopted, '' = it has its own. Once a segment of it has
+-- ended there stand behind it, with semicolons between: the number of the segment, since when it goes, the turn before
+-- it, and "s" or "f" with the token of who sent its root (seal.lua), "o", or "r" with when the one before it began and ended.
+--
 -- What is needed only now and then is made in place and not as a function: that would be made anew for every turn.
 local P = KEYS[1]
 local call, pack, unpacked = redis.call, cmsgpack.pack, cmsgpack.unpack

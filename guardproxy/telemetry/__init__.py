@@ -10,18 +10,20 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from guardproxy._settings import TelemetrySection
+from guardproxy._telemetry import TelemetrySection
+from guardproxy.errors import GuardError
 from guardproxy.telemetry import log, semconv
-from guardproxy.telemetry._ids import read_traceparent, run_ids
+from guardproxy.telemetry._ids import read_segment, read_traceparent, run_ids
 from guardproxy.telemetry._rounds import Recent, Round
 from guardproxy.telemetry._snapshot import Fleet, Snapshot, merge
+from guardproxy.telemetry.ending import RunEnd, run_end, segment_end
 from guardproxy.telemetry.metrics import Meter, RunMetrics
-from guardproxy.telemetry.report import CLOSING, Attempt, Objected, RunEnd, TurnReport, run_end
+from guardproxy.telemetry.report import CLOSING, Attempt, Objected, TurnReport
 
 if TYPE_CHECKING:
     from guardproxy.telemetry.otlp import MetricPush, SpanPush
@@ -38,6 +40,9 @@ DELAY_SECONDS = 0.2
 SHUTDOWN_SECONDS = 4.0
 """What a collector that does not answer may cost at the end; orchestrators kill 30 s after they asked."""
 
+CLAIM_SECONDS = 1.0
+"""What the last claims may take at the end: four times what a store has to answer."""
+
 _REMEMBERED = 8192  # threads whose last calls, runs whose end, and runs whose trace id are kept in mind
 _log = logging.getLogger(__name__)
 
@@ -52,7 +57,10 @@ class Telemetry:
         self._metrics = RunMetrics(self._meter)
         self._rounds: Recent[Round] = Recent(_REMEMBERED)
         self._ended: Recent[str] = Recent(_REMEMBERED)
-        self._ids: Recent[str] = Recent(_REMEMBERED)
+        self._ids: Recent[tuple[str, str]] = Recent(_REMEMBERED)
+        self.claim: Callable[[RunEnd], Awaitable[bool]] | None = None
+        """Asked, if it is there, before a run's end is told: of all workers and machines one may. May raise."""
+        self._claiming: set[asyncio.Task[None]] = set()
         self._waiting: list[TurnReport] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -87,19 +95,23 @@ class Telemetry:
         except Exception:  # noqa: BLE001  # telemetry is never the cause of a failed request
             self._fault("close_run")
 
-    def trace_id(self, session: str, started_ms: int, org: str, traceparent: str = "") -> str:
-        """The run's trace id in hex, for the response header. `traceparent`: of the session's first request."""
+    def trace_id(self, session: str, started_ms: int, org: str, told: str = "") -> str:
+        """The run's trace id in hex, for the response header. `told`: what the store says of its trace, or the header
+        that the session's first request brought.
+        """
         key = (org, session, started_ms)
         known = self._ids.get(key)
-        if known is not None:
-            return known
+        if known is not None and told in ("", known[0]):  # while the store is away it says nothing
+            return known[1]
         try:
             if self._spans is not None:
-                trace_id = self._spans.trace(org, session, started_ms, traceparent).id
+                trace_id = self._spans.trace(org, session, started_ms, told).id
             else:
-                caller = read_traceparent(traceparent)
-                trace_id = caller.trace_id if caller else run_ids(self._secret, org, session, started_ms)[0]
-            self._ids.keep(key, found := f"{trace_id:032x}")
+                segment = read_segment(told)
+                caller = read_traceparent(segment.caller)
+                own = run_ids(self._secret, org, session, started_ms, segment.number)
+                trace_id = caller.trace_id if caller else own[0]
+            self._ids.keep(key, (told, found := f"{trace_id:032x}"))
             return found
         except Exception:  # noqa: BLE001  # telemetry is never the cause of a failed request
             self._fault("trace_id")
@@ -124,6 +136,8 @@ class Telemetry:
     async def shutdown(self, seconds: float = SHUTDOWN_SECONDS) -> None:
         """Send what is left, in at most `seconds`; a second call does nothing."""
         self._catch_up()
+        if self._claiming:
+            await asyncio.wait(self._claiming, timeout=CLAIM_SECONDS)
         closers, self._closers = self._closers, []
         threads = [threading.Thread(target=closer.close, daemon=True) for closer in closers]
         for thread in threads:
@@ -177,22 +191,54 @@ class Telemetry:
 
     def _report(self, report: TurnReport) -> None:
         key = (report.org, report.session, report.thread)
+        if report.session:
+            born = report.view.session_started_ms
+            report.trace_id = self.trace_id(report.session, born, report.org, report.trace)
         before = self._rounds.pop(key, None) if report.session else None
-        trips = () if before is None else tuple([before.seconds(step, report.started_ns) for step in report.steps])
+        if before is not None and report.view.since_ms and before.older(report.view.since_ms, report.started_ns):
+            before = None  # another worker gave the last answer
+        since = report.view.since_ms / 1000 if report.view.since_ms else -1.0
+        trips = tuple([since if before is None else before.seconds(step, report.started_ns) for step in report.steps])
         self._metrics.turn(report, trips)
         trace_id, span_id = self._spans.turn(report, before) if self._spans is not None else (0, 0)
         if report.session and report.attempts and report.attempts[-1].calls:
             calls = {fingerprint: call_id for _, call_id, fingerprint in report.given}
             self._rounds.keep(key, Round(report.attempts[-1].ended_ns, calls, trace_id, span_id))
+        if ";" in report.view.traceparent and (ended := segment_end(report)) is not None:
+            self._end(ended)  # the store told this turn alone
         if report.outcome in CLOSING:
             self._close(run_end(report))
 
     def _close(self, run: RunEnd) -> None:
-        key = (run.org, run.session, run.started_ms)
+        key = (run.org, run.session, f"{run.started_ms} {run.segment}")
         if key in self._ended:  # a cut is answered three times
             return
         self._ended.keep(key, run.outcome)
-        self._metrics.run(run, adopted=read_traceparent(run.traceparent) is not None)
+        try:
+            loop = asyncio.get_running_loop() if self.claim is not None else None
+        except RuntimeError:
+            loop = None
+        if loop is None:
+            self._end(run)
+            return
+        task = loop.create_task(self._claimed(run))
+        self._claiming.add(task)
+        task.add_done_callback(self._claiming.discard)
+
+    async def _claimed(self, run: RunEnd) -> None:
+        try:
+            told = self.claim is None or await self.claim(run)
+        except GuardError:  # the store is away: a root that is sent twice is one that is there
+            told = True
+        try:
+            if told:
+                self._end(run)
+        except Exception:  # noqa: BLE001  # telemetry is never the cause of a failed request
+            self._fault("close_run")
+
+    def _end(self, run: RunEnd) -> None:
+        if run.outcome:
+            self._metrics.run(run, adopted=read_traceparent(run.traceparent) is not None)
         if self._spans is not None:
             self._spans.run(run)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from guardproxy.core.model import NO_FP
 from guardproxy.telemetry import semconv as s
+from guardproxy.telemetry.ending import RunEnd
 from guardproxy.telemetry.report import ACTIVE, Attempt, Objected, TurnReport
 
 Value = str | int | float | bool | tuple[str, ...]
@@ -17,16 +18,21 @@ def clean(text: str) -> str:
     return text[:_MAX_CHARS] if text.isascii() else text[:_MAX_CHARS].encode(errors="replace").decode()
 
 
-def flat(org: str, session: str, agent: str, *, declared: bool) -> Attributes:
+def flat(of: TurnReport | RunEnd, segment: int) -> Attributes:
     """What every span says of its run: a search that looks at one span only then finds all of them."""
-    if not session:
-        return {s.ORG: org}
-    name = clean(session)
-    found: Attributes = {s.SESSION: name, s.SESSION_ID: name, s.ORG: org}
-    if declared:  # never for an id that we derived: the conventions forbid a made-up one
+    found: Attributes = {s.ORG: of.org}
+    if of.team:
+        found[s.TEAM] = clean(of.team)
+    if of.key:
+        found[s.KEY] = clean(of.key)
+    if not of.session:
+        return found
+    found[s.SESSION] = found[s.SESSION_ID] = name = clean(of.session)
+    found[s.SEGMENT] = segment
+    if of.declared:  # never for an id that we derived: the conventions forbid a made-up one
         found[s.GEN_AI_CONVERSATION] = name
-    if agent:
-        found[s.GEN_AI_AGENT] = clean(agent)
+    if of.agent:
+        found[s.GEN_AI_AGENT] = clean(of.agent)
     return found
 
 
@@ -53,6 +59,8 @@ def of_turn(report: TurnReport, base: Attributes) -> Attributes:
         found[s.SPARED] = tuple([str(one) for one in decision.spared])
     if decision.exempted:  # ids of labels: why nothing was done
         found[s.EXEMPTED] = decision.exempted
+    if report.cost_microusd:
+        found[s.COST] = report.cost_microusd / 1e6
     if report.outcome:
         found[s.OUTCOME] = report.outcome
     if view.retry:
@@ -97,6 +105,28 @@ def of_objected(one: Objected, base: Attributes) -> Attributes:
         found[s.FP_CALL] = one.call.hex()
     if one.attempt:
         found[s.ATTEMPT] = one.attempt
+    if one.mode == "enforce" and one.action != "repair":
+        found[s.TOOL_OUTCOME] = "blocked"
+    return found
+
+
+def of_run(run: RunEnd, base: Attributes) -> Attributes:
+    """`base` and what only the root says: sums of the run so far."""
+    found = base | {
+        s.SESSION_TURNS: run.turns,
+        s.SESSION_TOOL_CALLS: run.tool_calls,
+        s.SESSION_INPUT: run.input_tokens,
+        s.SESSION_OUTPUT: run.output_tokens,
+        s.SESSION_COST: run.cost_microusd / 1e6,
+    }
+    if run.outcome:
+        found[s.OUTCOME] = run.outcome
+    if run.interventions >= 0:
+        found[s.SESSION_INTERVENTIONS] = run.interventions
+    if run.rule:
+        found[s.RULE] = run.rule
+    if run.outcome == "cut":
+        found[s.ERROR_TYPE] = "guardproxy.cut"
     return found
 
 

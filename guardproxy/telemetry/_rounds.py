@@ -1,7 +1,6 @@
 """Remembers, per thread, the calls of the last answer, so that their results can be timed and linked when they arrive.
 
-In this process only and bounded: where another worker served the answer, a tool call has no duration and no link. Two
-workers alternating on one thread may give a repeated call the time of an earlier equal one.
+In this process only and bounded: where another worker gave the answer, the store says when, and there is no link.
 """
 
 from __future__ import annotations
@@ -10,6 +9,9 @@ from collections import OrderedDict
 from typing import Generic, TypeVar
 
 from guardproxy.core.model import Fp, Step, value
+
+SLACK_NS = 2_000_000_000
+"""Between the end of an answer and when the store was told of it, at most: it has a quarter of a second."""
 
 Key = tuple[str, str, str | int]
 V = TypeVar("V")
@@ -39,6 +41,10 @@ class Round:
     calls: dict[Fp, str]
     trace_id: int = 0
     span_id: int = 0
+
+    def older(self, since_ms: int, now_ns: int) -> bool:
+        """Whether it is not the last answer, which by the store's clock was given `since_ms` ago."""
+        return now_ns - self.ended_ns > since_ms * 1_000_000 + SLACK_NS
 
     def seconds(self, step: Step, now_ns: int) -> float:
         """From the call's last byte until now, -1 when it is not one of these calls."""

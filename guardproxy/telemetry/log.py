@@ -10,19 +10,25 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Final, cast
 
 import orjson
 
 from guardproxy.core.fingerprint import pack
-from guardproxy.telemetry._events import Events, counted, done_to, events_of, words
-from guardproxy.telemetry.report import TurnReport
+from guardproxy.telemetry._events import BYTES, Events, counted, done_to, events_of, words
+from guardproxy.telemetry.report import CLOSING, TurnReport
 
 TURNS: Final = logging.getLogger("guardproxy.turn")
-"""Where the decision lines go; level INFO, so that `log_level: warning` turns them off."""
+"""Where the decision lines go. Those that end a run (cut, denied, finalized) are warnings, all others INFO, so that
+`log_level: warning` leaves what somebody may be called for.
+"""
+
+WHOSE: Final[ContextVar[Callable[[], Mapping[str, str]] | None]] = ContextVar("guardproxy_whose", default=None)
+"""Names the run and the trace on whose account a line is logged, where one is."""
 
 SHOWN = 80
 """Characters of a model's name in a line: clients write what they like there."""
@@ -59,16 +65,25 @@ def setup(level: str = "info", style: str = "text") -> None:
 def decision_lines(reports: Sequence[TurnReport]) -> bool:
     """Log what was decided in turns, a line each, where ours alone hears it. False: each needs a `decision_record`."""
     if not TURNS.isEnabledFor(logging.INFO):
-        return True
+        reports = [report for report in reports if TURNS.isEnabledFor(_level(report))]
+        if not reports:
+            return True
     handler = _only_handler()
     return handler is not None and handler.turns(reports)
 
 
 def decision_record(report: TurnReport) -> None:
     """Log what was decided in a turn for whoever listens."""
-    record = TURNS.makeRecord(TURNS.name, logging.INFO, "", 0, "turn", (), None)  # no look for the caller
+    level = _level(report)
+    if not TURNS.isEnabledFor(level):
+        return
+    record = TURNS.makeRecord(TURNS.name, level, "", 0, "turn", (), None)  # no look for the caller
     setattr(record, _FIELDS, fields_of(report))
     TURNS.handle(record)
+
+
+def _level(report: TurnReport) -> int:
+    return logging.WARNING if report.outcome in CLOSING else logging.INFO
 
 
 def shared() -> bool:
@@ -97,7 +112,17 @@ def fields_of(report: TurnReport) -> dict[str, object]:
         "action": decision.action,
         "status": report.status,
         "ms": (report.ended_ns - report.started_ns) // 1_000_000,
+        "trace_id": report.trace_id,
     }
+    if report.attempts:
+        usage = report.usage
+        fields |= {"in": usage.input, "out": usage.output, "microusd": report.cost_microusd or 0}
+        if calls := report.attempts[-1].calls:
+            fields["calls"] = [(tool[:SHOWN], fp[:BYTES].hex()) for tool, _, fp in calls]
+    if report.agent:
+        fields["agent"] = report.agent
+    if report.key:
+        fields |= {"key": report.key, "team": report.team}
     if report.policy:
         fields["policy"] = report.policy
     if decision.rule:
@@ -177,14 +202,16 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record as JSON; what JSON cannot hold is written as text."""
         line = _head(record.created, record.levelname.lower(), record.name, record.getMessage())
-        line |= getattr(record, _FIELDS, {})
+        fields = getattr(record, _FIELDS, None)
+        line |= fields if fields is not None else (whose() if (whose := WHOSE.get()) is not None else {})
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return _json(line)
 
     def turn(self, report: TurnReport, created: float) -> str:
         """The decision line of a turn, as `format` would write it."""
-        return _json(_head(created, "info", TURNS.name, "turn") | fields_of(report))
+        level = "warning" if report.outcome in CLOSING else "info"
+        return _json(_head(created, level, TURNS.name, "turn") | fields_of(report))
 
 
 def _head(created: float, level: str, logger: str, message: str) -> dict[str, object]:
@@ -209,7 +236,7 @@ class TextFormatter(logging.Formatter):
         at = self._at(record.created)
         fields = getattr(record, _FIELDS, None)
         text = _tame(record.getMessage() if fields is None else _sentence(fields))
-        if record.levelno >= logging.WARNING:
+        if record.levelno >= logging.WARNING and fields is None:  # a decision says itself what it is
             text = f"{record.levelname.lower()}: {text}"
         if record.exc_info:
             text = f"{text}\n{self.formatException(record.exc_info)}"

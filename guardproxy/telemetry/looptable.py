@@ -12,6 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from guardproxy.core.budget import duration
 from guardproxy.telemetry._events import Events, ObjectedRecord, counted, done_to, words
 from guardproxy.telemetry.record import CallRecord, ResultRecord, TurnRecord, acts, told_twice
 from guardproxy.telemetry.report import ACTED, CLOSING
@@ -75,10 +76,12 @@ def summary(records: Sequence[TurnRecord]) -> str:
     cost = sum(record["cost_microusd"] for record in records) / 1e6
     acted = Counter(action for record in records for action in acts(record))
     asked = sum(len(_events(record).get("asked", ())) for record in records)
+    ended_ms = max(record["at_ms"] + record["latency_ms"] for record in records)
     ends = [record for record in records if record["outcome"]]
     parts = [
         _plural(len({(record["turn"]) for record in records}), "turn"),
         _plural(calls, "tool call"),
+        duration(max(0, ended_ms - records[0]["at_ms"]) / 1000),
         f"{tokens:,} tokens",
         f"${cost:.4f}",
         ", ".join(f"{action} x{count}" for action, count in acted.items()) or "no intervention",

@@ -14,7 +14,8 @@ from guardproxy.telemetry import semconv as s
 from guardproxy.telemetry._instruments import BY_NAME, FAST, HTTP, STORE, TABLE, D, Instrument, T
 from guardproxy.telemetry._row import MAX_ROWS, Cell, Key, Row, key_of, put
 from guardproxy.telemetry._snapshot import Series, Snapshot
-from guardproxy.telemetry.report import Attempt, RunEnd, TurnReport
+from guardproxy.telemetry.ending import RunEnd
+from guardproxy.telemetry.report import Attempt, TurnReport
 
 __all__ = ["BY_NAME", "MAX_SERIES", "TABLE", "Meter", "RunMetrics", "tool_outcome"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import orjson
 
@@ -13,6 +13,7 @@ from guardproxy.telemetry.report import ACTED, TurnReport
 _FORMAT = 1
 _REASON = 200  # characters of a reason that are kept: one sentence
 _ADVICE = 2000  # characters of an advice, where content is kept
+_NAMED = 100  # whose it is stands in every hundredth record: of the 256 that are kept, one has it
 _CALL = Kind.CALL  # by name it costs a third of a microsecond
 _MARKS = {"f": int(Flag.FAILED), "v": int(Flag.VOID), "p": int(Flag.PENDING), "u": int(Flag.UNANSWERED)}
 _MARKED = sum(_MARKS.values())
@@ -34,6 +35,19 @@ class ResultRecord(TypedDict):
     call: str
     result: str
     marks: str
+
+
+class OfRecord(TypedDict):
+    """Whose turn it was: the agent's name, whether it named the session itself, ids of the key and its team."""
+
+    agent: str
+    declared: bool
+    team: str
+    key: str
+
+
+NOBODY = OfRecord(agent="", declared=False, team="", key="")
+"""An agent that says nothing of itself, without a key."""
 
 
 class TurnRecord(TypedDict):
@@ -65,13 +79,14 @@ class TurnRecord(TypedDict):
     reason: NotRequired[str]
     advice: NotRequired[str]
     events: NotRequired[Events]
+    of: NotRequired[OfRecord]
 
 
 def record_of(report: TurnReport, *, content: bool = False) -> bytes:
     """A turn's record; what most turns do not have is left out where it is empty. `content`: with the advice given."""
     decision, usage, steps = report.decision, report.usage, report.steps
     calls = report.attempts[-1].calls if report.attempts else ()
-    compact: dict[str, object] = {
+    compact: dict[str, Any] = {
         "v": _FORMAT,
         "n": report.turn or report.view.turn,
         "at": report.view.now_ms,
@@ -83,6 +98,8 @@ def record_of(report: TurnReport, *, content: bool = False) -> bytes:
         "a": decision.action,
         "s": report.status,
     }
+    if compact["n"] % _NAMED == 1 and (report.agent or report.declared or report.key):
+        compact["g"] = (report.agent, report.declared, report.team, report.key)
     if calls:
         compact["c"] = [(tool, fp[:BYTES].hex()) for tool, _, fp in calls]
     if steps:
@@ -114,7 +131,7 @@ def read_record(data: bytes) -> TurnRecord:
             raise ValueError(f"turn record format {short['v']!r} is not {_FORMAT}")
         number = {key: int(short.get(key, 0)) for key in ("n", "at", "ms", "i", "o", "usd", "k", "s")}
         text = {key: str(short.get(key, "")) for key in ("th", "a", "w", "ru", "out", "p", "x", "y", "ad")}
-        return TurnRecord(
+        record = TurnRecord(
             turn=number["n"],
             at_ms=number["at"],
             thread=text["th"],
@@ -140,6 +157,10 @@ def read_record(data: bytes) -> TurnRecord:
             advice=text["ad"],
             events=read_events(short.get("e", {})),
         )
+        if "g" in short:
+            agent, declared, team, key = short["g"]
+            record["of"] = OfRecord(agent=str(agent), declared=bool(declared), team=str(team), key=str(key))
+        return record
     except (KeyError, TypeError, AttributeError) as wrong:
         raise ValueError(f"not a turn record: {wrong!r}") from wrong
 
@@ -155,6 +176,12 @@ def told_twice(record: TurnRecord) -> bool:
     """Whether the decision only repeats what is said of a call, done or only noted."""
     decided = (record["would"] or record["action"], record["rule"])
     return any((one["action"], one["rule"]) == decided for one in record.get("events", Events()).get("objected", ()))
+
+
+def result_of(step: Step) -> ResultRecord:
+    """What a step says of its result."""
+    tool, call, result, marks = _result(step)
+    return ResultRecord(tool=tool, call=call, result=result, marks=marks)
 
 
 def _result(step: Step) -> tuple[str, str, str, str]:

@@ -1,4 +1,4 @@
-"""What is told to telemetry: one value a turn, one at the end of a run. Everything else is derived from them.
+"""What is told to telemetry of a turn: one value. Everything else is derived from it.
 
 Times ending in `_ns` are nanoseconds since the epoch when they name a moment (`started_ns`) and plain nanoseconds when
 they name a stretch (`begin_ns`). Nothing here holds content: calls are names, ids and fingerprints.
@@ -93,8 +93,9 @@ class TurnReport:
     failed; `failed_checks` names the checks. `hygiene`: (name, mode, tool) of results tidied; `approval`: (id, state);
     `late`: tools whose result came after their deadline, or not at all; `missing`: the client did not append the answer
     last given; `state`: the run's from now on, "" or active, paused, need_human, waiting, closed.
-    `user`, `labels`: whom and what the client names; never a label of a metric. `policy`: which one decided, and its
-    version.
+    `user`, `labels`: whom and what the client names; never a label of a metric. `team`, `key`: ids of the virtual key
+    and of its team, never the key. `policy`: which one decided, and its version. `adopted`: whether a run's trace is
+    that of its first request. `trace_id`: in hex, as the answer's header has it.
     A report without `session` is a pass-through request: it is counted and no more.
     """
 
@@ -147,6 +148,18 @@ class TurnReport:
     user: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     policy: str = ""
+    team: str = ""
+    key: str = ""
+    adopted: bool = True
+    trace_id: str = ""
+
+    @property
+    def trace(self) -> str:
+        """What is known of the run's trace: as the store says it, or as the request that begins the run brings it."""
+        view = self.view
+        if view.traceparent:
+            return view.traceparent
+        return self.traceparent if self.traceparent and self.adopted and (view.new_session or not self.session) else ""
 
     @property
     def intervention(self) -> tuple[str, str]:
@@ -218,50 +231,3 @@ class TurnReport:
         """Count of the finding whose evidence has `steps[index]`, else 0."""
         finding = self.decision.finding
         return finding.count if finding is not None and self.ordinal(index) in finding.evidence else 0
-
-
-@dataclass(frozen=True, slots=True)
-class RunEnd:
-    """The end of a run, for the root span and the metrics of runs. `traceparent` is that of its first request.
-
-    `interventions` -1: not counted.
-    """
-
-    org: str
-    session: str
-    outcome: str
-    started_ms: int
-    ended_ms: int
-    agent: str = ""
-    declared: bool = False
-    rule: str = ""
-    turns: int = 0
-    tool_calls: int = 0
-    interventions: int = -1
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_microusd: int = 0
-    traceparent: str = ""
-
-
-def run_end(report: TurnReport) -> RunEnd:
-    """The run that `report` closes. Totals are what `begin` saw on the session's budget lines plus this turn."""
-    used = {spent.line.dimension: spent.used for spent in report.view.spent if spent.line.scope == "session"}
-    calls = len(report.given)
-    return RunEnd(
-        org=report.org,
-        session=report.session,
-        outcome=report.outcome,
-        started_ms=report.view.session_started_ms or report.started_ns // 1_000_000,
-        ended_ms=report.ended_ns // 1_000_000,
-        agent=report.agent,
-        declared=report.declared,
-        rule=report.decision.rule or report.view.closed_by,
-        turns=report.turn or report.view.turn,
-        tool_calls=used["tool_calls"] + calls if "tool_calls" in used else report.view.steps,
-        interventions=used["interventions"] + report.interventions if "interventions" in used else -1,
-        input_tokens=used.get("input_tokens", 0) + report.usage.input,
-        output_tokens=used.get("output_tokens", 0) + report.usage.output,
-        cost_microusd=used.get("cost_microusd", 0) + (report.cost_microusd or 0),
-        traceparent=report.view.traceparent or (report.traceparent if report.view.new_session else ""),
-    )

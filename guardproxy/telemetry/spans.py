@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
@@ -25,11 +25,12 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from guardproxy.core.model import Kind, Step
 from guardproxy.telemetry import semconv as s
-from guardproxy.telemetry._attributes import Attributes, Value, clean, flat, of_attempt, of_objected, of_turn
-from guardproxy.telemetry._ids import Caller, read_traceparent, run_ids, sampled
+from guardproxy.telemetry._attributes import Attributes, Value, clean, flat, of_attempt, of_objected, of_run, of_turn
+from guardproxy.telemetry._ids import WHOLE, Caller, Segment, read_segment, read_traceparent, run_ids, sampled
 from guardproxy.telemetry._rounds import Recent, Round
+from guardproxy.telemetry.ending import RunEnd
 from guardproxy.telemetry.metrics import tool_outcome
-from guardproxy.telemetry.report import MOST_OBJECTED, Attempt, RunEnd, TurnReport
+from guardproxy.telemetry.report import MOST_OBJECTED, Attempt, TurnReport
 
 _CALL = Kind.CALL  # by name it costs a third of a microsecond
 _SCOPE = InstrumentationScope(s.SCOPE)
@@ -40,12 +41,16 @@ _REMEMBERED = 8192  # runs whose ids are kept ready
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The trace of a run: its id, the context of its root, the caller whose trace it is, and whether it is sent."""
+    """The trace of a run, or of a stretch of it: its id, the context of its root, the caller whose trace it is, and
+    whether it is sent: the same for all segments of a run.
+    """
 
     id: int
     root: SpanContext
     caller: Caller | None
     sent: bool
+    segment: Segment = WHOLE
+    told: str = ""
 
 
 class Spans:
@@ -59,23 +64,27 @@ class Spans:
         self._traces: Recent[Trace] = Recent(_REMEMBERED)
         self._random = random.Random()  # noqa: S311 - span ids must be unequal, not secret
 
-    def trace(self, org: str, session: str, started_ms: int, traceparent: str) -> Trace:
-        """The trace of a run; `traceparent` as its first request brought it."""
+    def trace(self, org: str, session: str, started_ms: int, told: str) -> Trace:
+        """The trace of a run. `told`: what the store says of it, or the header that its first request brought."""
         known = self._traces.get((org, session, started_ms))
-        if known is not None:
+        if known is not None and told in ("", known.told):  # while the store is away it says nothing
             return known
-        trace_id, root_id = run_ids(self._key, org, session, started_ms)
-        caller = read_traceparent(traceparent)
+        return replace(self._trace(org, session, started_ms, read_segment(told)), told=told)
+
+    def _trace(self, org: str, session: str, started_ms: int, segment: Segment) -> Trace:
+        trace_id, root_id = run_ids(self._key, org, session, started_ms, segment.number)
+        caller = read_traceparent(segment.caller)
         if caller is not None:
-            return Trace(caller.trace_id, _context(caller.trace_id, root_id), caller, caller.sampled)
-        return Trace(trace_id, _context(trace_id, root_id), None, sampled(trace_id, self._ratio))
+            return Trace(caller.trace_id, _context(caller.trace_id, root_id), caller, caller.sampled, segment)
+        first = trace_id if not segment.number else run_ids(self._key, org, session, started_ms)[0]
+        return Trace(trace_id, _context(trace_id, root_id), None, sampled(first, self._ratio), segment)
 
     def turn(self, report: TurnReport, before: Round | None) -> tuple[int, int]:
         """Send the spans of a turn; `before` is the answer whose results it brings. (trace, last chat span) ids."""
         trace = self._trace_of(report)
         if not trace.sent:
             return trace.id, 0
-        base = flat(report.org, report.session, report.agent, declared=report.declared)
+        base = flat(report, trace.segment.number)
         if trace.caller is None:
             for index, step in enumerate(report.steps):
                 if step.kind is _CALL:
@@ -93,43 +102,57 @@ class Spans:
         return trace.id, last
 
     def run(self, run: RunEnd) -> None:
-        """Send the root span of a run that has ended."""
-        trace = self.trace(run.org, run.session, run.started_ms, run.traceparent)
+        """Send the root span of a run that has ended, or of a stretch of it."""
+        segment = Segment(run.traceparent, run.segment, run.segment_ms)
+        known = self._traces.get((run.org, run.session, run.started_ms))
+        if known is not None and known.segment.number == run.segment:
+            trace = known
+        else:
+            trace = self._trace(run.org, run.session, run.started_ms, segment)
         if not trace.sent:
             return
-        attributes = flat(run.org, run.session, run.agent, declared=run.declared) | {
-            s.OUTCOME: run.outcome,
-            s.SESSION_TURNS: run.turns,
-            s.SESSION_TOOL_CALLS: run.tool_calls,
-            s.SESSION_INPUT: run.input_tokens,
-            s.SESSION_OUTPUT: run.output_tokens,
-            s.SESSION_COST: run.cost_microusd / 1e6,
-        }
-        if run.interventions >= 0:
-            attributes[s.SESSION_INTERVENTIONS] = run.interventions
-        if run.rule:
-            attributes[s.RULE] = run.rule
-        if run.outcome == "cut":
-            attributes[s.ERROR_TYPE] = "guardproxy.cut"
-        name, parent = "guardproxy.session", None
+        base = flat(run, run.segment)
+        name, parent, attributes = "guardproxy.session", None, of_run(run, base)
         if trace.caller is None:
             name = "invoke_agent"
             attributes[s.GEN_AI_OPERATION] = name
+            self._abandoned(run, trace, base)
         else:
             parent = _context(trace.caller.trace_id, trace.caller.span_id, remote=True)
-        times = (run.started_ms * 1_000_000, run.ended_ms * 1_000_000)
+        times = ((run.segment_ms or run.started_ms) * 1_000_000, run.ended_ms * 1_000_000)
         status = _ERROR if run.outcome == "cut" else _UNSET
-        self._send(
-            f"{name} {clean(run.agent)}".rstrip(), SpanKind.INTERNAL, trace.root, parent, times, attributes, status
-        )
+        name = f"{name} {clean(run.agent)}".rstrip()
+        links = self._previous(run.org, run.session, run.started_ms, segment)
+        self._send(name, SpanKind.INTERNAL, trace.root, parent, times, attributes, status, links)
+
+    def _abandoned(self, run: RunEnd, trace: Trace, base: Attributes) -> None:
+        """Calls of the last answer whose results never came: without a length, since nobody saw them run."""
+        at = run.ended_ms * 1_000_000
+        for tool in run.abandoned[:MOST_OBJECTED]:
+            attributes = base | {
+                s.GEN_AI_OPERATION: "execute_tool",
+                s.GEN_AI_TOOL: clean(tool),
+                s.GEN_AI_TOOL_TYPE: "function",
+                s.TOOL_OUTCOME: "abandoned",
+                s.TOOL_TIMING: "unknown",
+                s.SYNTHETIC: True,
+            }
+            name = f"execute_tool {clean(tool)}".rstrip()
+            self._send(name, SpanKind.INTERNAL, self._below(trace.root), trace.root, (at, at), attributes)
+
+    def _previous(self, org: str, session: str, started_ms: int, segment: Segment) -> list[Link]:
+        """Where the run was before, told by the root of a segment and by its first turn."""
+        if not segment.number:
+            return []
+        before = self._trace(org, session, started_ms, Segment(segment.caller, segment.number - 1))
+        return [Link(before.root, {s.LINK_TYPE: "previous_segment"})]
 
     def _trace_of(self, report: TurnReport) -> Trace:
-        view = report.view
-        first = view.traceparent or (report.traceparent if view.new_session or not report.session else "")
+        born, told = report.view.session_started_ms, report.trace
         session = report.session or f"{self._random.getrandbits(64):x}"
-        trace = self.trace(report.org, session, view.session_started_ms, first)
+        trace = self.trace(report.org, session, born, told)
         if report.session:
-            self._traces.keep((report.org, session, view.session_started_ms), trace)
+            self._traces.keep((report.org, session, born), trace)
         return trace
 
     def _turn(self, report: TurnReport, trace: Trace, base: Attributes) -> SpanContext:
@@ -142,6 +165,8 @@ class Spans:
                 parent = remote
             else:
                 links.append(Link(remote, {s.LINK_TYPE: "caller"}))
+        if trace.segment.number and trace.segment.begins(report.view.turn, report.view.now_ms):
+            links += self._previous(report.org, report.session, report.view.session_started_ms, trace.segment)
         status = _ERROR if report.status >= 500 else _UNSET
         name = f"{report.method} {report.route}"
         times = (report.started_ns, report.ended_ns)
@@ -183,6 +208,7 @@ class Spans:
         self, report: TurnReport, index: int, step: Step, before: Round | None, trace: Trace, base: Attributes
     ) -> None:
         known = before is not None and step.call in before.calls
+        since_ns = report.view.since_ms * 1_000_000  # another worker gave the answer: the store knows when
         attributes = base | {
             s.GEN_AI_OPERATION: "execute_tool",
             s.GEN_AI_TOOL: clean(step.tool),
@@ -190,13 +216,13 @@ class Spans:
             s.FP_CALL: step.call.hex(),
             s.FP_RESULT: step.result.hex(),
             s.TOOL_OUTCOME: tool_outcome(step),
-            s.TOOL_TIMING: "proxy_observed" if known else "unknown",
+            s.TOOL_TIMING: "proxy_observed" if known or since_ns else "unknown",
             s.SYNTHETIC: True,
         }
         repeats = report.repeats(index)
         if repeats:
             attributes |= {s.REPEAT_COUNT: repeats, s.RULE: report.decision.rule}
-        start, links = report.started_ns, []
+        start, links = report.started_ns - since_ns, []
         if before is not None and known:
             start = before.ended_ns
             if before.calls[step.call]:

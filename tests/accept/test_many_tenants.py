@@ -1,5 +1,6 @@
-"""A company's day in short: three orgs, four teams each, ten keys each, four real workers that are killed at random. No
-budget is passed, nothing stays held, and the ledger of usage says what the budgets say.
+"""A company's day in short: three orgs of four teams of ten keys, four real workers that are killed at random, and
+one call in five to the store is made twice. No budget is passed, nothing stays held, and the ledger of usage says what
+the budgets say: on the embedded store and on a Redis Cluster.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import random
 import signal
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +28,8 @@ from guardproxy.store.redis import Store
 from guardproxy.store.registry import Org, Team
 from tests.accept.processes import Served, serving, until
 from tests.live import Got, Json, Provider, Said, serve
+from tests.store.kit import amounts
+from tests.store.processes import Nodes, cluster
 
 pytestmark = [
     pytest.mark.verify,
@@ -44,7 +48,7 @@ BROKEN = {"broken", "store_unavailable"}
 
 AT_A_TIME = 120
 ORG_LIMIT, TEAM_LIMIT, KEY_LIMIT = 2_000_000, 620_000, 9_000
-CONFIG = {
+CONFIG: Json = {
     "auth": "keys",
     "policy": {"profile": "none"},
     "upstream": {"api_key": "sk-provider"},
@@ -52,6 +56,33 @@ CONFIG = {
     "store": {"lease_seconds": LEASE_S, "on_failure": "closed", "timeout_ms": 2000},
     "telemetry": {"log_level": "error"},
 }
+
+
+TWICE = """
+import random
+from guardproxy.store._server import Server
+
+run, run_soon = Server.run, Server.run_soon
+
+async def twice(self, script, key, arguments, deadline=None):
+    if random.random() < 0.2:  # as if the first answer had been lost
+        await run(self, script, key, arguments, deadline)
+    return await run(self, script, key, arguments, deadline)
+
+def twice_soon(self, script, key, arguments):
+    if random.random() < 0.2:
+        run_soon(self, script, key, arguments)
+    return run_soon(self, script, key, arguments)
+
+Server.run, Server.run_soon = twice, twice_soon
+"""
+"""What every process of the proxy runs before anything else (a module `sitecustomize` in its path)."""
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    with cluster(replicas=1) as made:
+        yield made
 
 
 @dataclass
@@ -118,24 +149,10 @@ async def kill_now_and_then(running: Served, load: Load) -> None:
                 load.killed += 1
 
 
-async def counters(store: Store, org: str) -> dict[str, tuple[int, int]]:
-    """Used and held by window and dimension."""
-    found: dict[str, tuple[int, int]] = {}
-    for raw in await store._client.command("KEYS", f"gp:[{{]{org}}}:w:*"):
-        flat = await store._client.command("HGETALL", raw)
-        fields = {name.decode(): int(amount) for name, amount in zip(flat[::2], flat[1::2], strict=True)}
-        for name in {name[2:] for name in fields}:
-            found[f"{raw.decode().partition(':w:')[2]} {name}"] = (
-                fields.get(f"u:{name}", 0),
-                fields.get(f"h:{name}", 0),
-            )
-    return found
-
-
 async def nothing_held(store: Store) -> dict[str, dict[str, tuple[int, int]]]:
     async with asyncio.timeout(60):
         while True:
-            found = {f"org{number}": await counters(store, f"org{number}") for number in range(ORGS)}
+            found = {f"org{number}": await amounts(store, f"org{number}") for number in range(ORGS)}
             if not any(held for one in found.values() for _, held in one.values()):
                 return found
             await asyncio.sleep(0.2)
@@ -150,12 +167,20 @@ async def ledger(store: Store, org: str, since_ms: int) -> Counter[str]:
     return sums
 
 
-async def test_no_budget_is_passed_and_all_is_accounted_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["embedded", "cluster"])
+async def test_no_budget_is_passed_and_all_is_accounted_for(
+    where: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = request.getfixturevalue("nodes").url if where == "cluster" else None
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / "sitecustomize.py").write_text(TWICE)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'first'}:{os.environ.get('PYTHONPATH', '')}")
     load, provider = Load(random.Random("company")), Provider()
     provider.script = load.answer
-    config = {**CONFIG, "usage": {"folder": str(tmp_path / "usage")}}
+    config: Json = {**CONFIG, "usage": {"folder": str(tmp_path / "usage")}}
+    config["store"] = {**CONFIG["store"], "url": url}
     async with serve(provider.handle) as upstream, serving(tmp_path, config, upstream, WORKERS) as running:
-        store = await Store.connect(socket_path=running.socket_path, timeout_ms=20_000)
+        store = await Store.connect(url, socket_path=None if url else running.socket_path, timeout_ms=20_000)
         keys, since_ms = await company(store), await store.usages.now_ms()
         await until(lambda: len(running.workers()) == WORKERS, 60)
         gate = asyncio.Semaphore(AT_ONCE)
@@ -172,7 +197,7 @@ async def test_no_budget_is_passed_and_all_is_accounted_for(tmp_path: Path) -> N
         await store.close()
 
     outcomes = Counter(load.outcome.values())
-    print(f"\n{CALLS} calls, {load.killed} workers killed: {dict(outcomes)}")
+    print(f"\n{where}: {CALLS} calls, {load.killed} workers killed: {dict(outcomes)}")
     assert load.killed > 3
     assert outcomes["done"] > CALLS // 10
     assert outcomes["budget_exceeded"] > CALLS // 10

@@ -207,6 +207,13 @@ def test_errors_have_the_kind_of_their_status() -> None:
     ]
 
 
+@pytest.mark.parametrize("code", ["budget_exceeded", "session_cut", "session_paused", "unknown_price"])
+def test_a_refusal_that_no_other_request_gets_round_is_no_invalid_request(code: str) -> None:
+    """Claude Code tries an invalid request five times more, each time without another beta."""
+    told = json.loads(messages.error(GuardError("x", status=400, code=code)))["error"]
+    assert (told["type"], told["code"], told["details"]) == ("billing_error", code, {"error_code": code})
+
+
 ROUND = [user("q"), model(text("a"), use("1"), use("2")), user(result("1", "r"), result("2", [text("s"), IMAGE]))]
 
 EDITS: dict[str, tuple[list[Any], list[Any], list[Any]]] = {

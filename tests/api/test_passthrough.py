@@ -8,24 +8,68 @@ from guardproxy import api
 from guardproxy.api import passthrough
 from guardproxy.core.model import Usage
 
-SMALL = b'{"object":"list","usage":{"prompt_tokens":3,"total_tokens":3}}'
-LARGE = b'{"x":"' + b"y" * passthrough.MAX_READ + b'","usage":{"prompt_tokens":3}}'
-
-
-@pytest.mark.parametrize(
-    ("body", "kind", "usage"),
+JSON, SSE = "application/json", "text/event-stream; charset=utf-8"
+SAID = b'{"object":"list","model":"m-1","usage":{"prompt_tokens":3,"total_tokens":3}}'
+LONG = b'{"data":[{"b64_json":"' + b"y" * passthrough.MAX_READ + b'"}],"usage":{"input_tokens":7,"output_tokens":9'
+LONG += b',"input_tokens_details":{"text_tokens":7}}}'
+STREAM = b"".join(
     [
-        (SMALL, "application/json", Usage(3)),
-        (SMALL, "Application/JSON; charset=utf-8", Usage(3)),
-        (SMALL, "text/plain", None),
-        (LARGE, "application/json", None),
-        (b"{", "application/json", None),
-        (b"[]", "application/json", None),
-        (b"", "", None),
-    ],
+        b'data: {"type":"speech.audio.delta","audio":"' + b"x" * 2000 + b'"}\r\n\r\n',
+        b": keep-alive\r\n\r\n",
+        b'data: {"type":"speech.audio.done","usage":{"input_tokens":4,"output_tokens":50}}\r\n\r\n',
+    ]
 )
-def test_usage(body: bytes, kind: str, usage: Usage | None) -> None:
-    assert passthrough.usage(body, kind) == usage
+PICTURE = b'data: {"type":"image_generation.completed","b64_json":"' + b"z" * passthrough.MAX_READ
+PICTURE += b'","usage":{"input_tokens":4,"output_tokens":50}}\n\n'
+RESPONSE = b'event: response.completed\ndata: {"response":{"usage":{"input_tokens":1,"output_tokens":2}}}\n\n'
+SEEN: dict[str, tuple[bytes, str, Usage | None]] = {
+    "json": (SAID, "Application/JSON; charset=utf-8", Usage(3)),
+    "no json": (SAID, "text/plain", None),
+    "half of it": (SAID[:-1], JSON, None),
+    "a list": (b"[]", JSON, None),
+    "nothing": (b"", "", None),
+    "usage that is none": (b'{"usage":[1]}', JSON, None),
+    "seconds": (b'{"text":"hi","usage":{"type":"duration","seconds":3}}', JSON, None),
+    "a picture": (LONG, JSON, Usage(7, 9)),
+    "a long one without": (b'{"a":"' + b"x" * 2 * passthrough.MAX_READ + b'"}', JSON, None),
+    "speech": (STREAM, SSE, Usage(4, 50)),
+    "a picture in a stream": (PICTURE, SSE, Usage(4, 50)),
+    "a response": (RESPONSE, SSE, Usage(1, 2)),
+    "a stream without its end": (RESPONSE.rstrip(), SSE, Usage(1, 2)),
+}
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 1000])
+@pytest.mark.parametrize("name", SEEN)
+def test_usage_of_an_answer_on_its_way(name: str, pieces: int) -> None:
+    body, kind, usage = SEEN[name]
+    seen = passthrough.Seen(kind)
+    size = max(1, len(body) // pieces)
+    for at in range(0, len(body), size):
+        seen.feed(body[at : at + size])
+        assert len(seen._kept) <= passthrough.MAX_READ
+    seen.over()
+    assert seen.usage == usage
+    assert seen.model == ("m-1" if name == "json" else "")
+
+
+FORM = b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+NAMED = {
+    b'{"model":"m"}': "m",
+    b' { "prompt" : "a \\"model\\":\\"x\\"" ,\n "model" : "gpt-image-1" }': "gpt-image-1",
+    b'{"model":7,"x":1}': "",
+    b'{"model":"\\n"}': "",
+    FORM % (b"prompt", b"p") + FORM % (b"model", b"whisper-1") + b"--x--": "whisper-1",
+    FORM.replace(b"\r\n\r\n", b"\r\nContent-Type: text/plain\r\n\r\n") % (b"model", b" w "): "w",
+    FORM % (b"models", b"no"): "",
+    bytes(range(256)) * 10: "",
+    b"": "",
+}
+
+
+@pytest.mark.parametrize("beginning", NAMED, ids=lambda body: repr(body[:20]))
+def test_the_model_of_a_request_is_seen_at_its_beginning(beginning: bytes) -> None:
+    assert passthrough.named(beginning) == NAMED[beginning]
 
 
 def test_it_has_a_prefix_and_no_path() -> None:

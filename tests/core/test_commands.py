@@ -14,6 +14,11 @@ WHERE = " --config /etc/g.yaml"
 TOLD = {
     "a pause": (commands.go_on("run-1", "operator"), "guardproxy sessions resume run-1"),
     "a loop": (commands.go_on("run-1", "loop", "", WHERE), "guardproxy sessions resume run-1 --config /etc/g.yaml"),
+    "the end of a loop": (commands.reopen("run-1", "cycle"), "guardproxy sessions resume run-1"),
+    "an end by a person": (commands.reopen("run-1", "operator", WHERE),
+        "guardproxy sessions reset run-1 --config /etc/g.yaml"),
+    "an end by a limit": (commands.reopen("run-1", "budget.tool_calls"),
+        "guardproxy sessions extend run-1 --tool-calls N"),
     "a budget": (
         commands.go_on("run-1", "budget", "limit cost_usd (session) of $1: $1 used", WHERE),
         "guardproxy sessions extend run-1 --cost DOLLARS --config /etc/g.yaml",

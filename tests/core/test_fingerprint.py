@@ -185,3 +185,10 @@ def test_waits(tool: str, arguments: str, result: str, *, thinks: bool, rest_ms:
 )
 def test_what_a_check_says_of_failures(tool: str, result: str, left: int) -> None:
     assert step(tool, "{}", result).bearing.left == left
+
+
+@pytest.mark.parametrize("tool", ["bash", "wide", "x1"])
+def test_what_a_shell_is_the_settings_say(tool: str) -> None:
+    """A name counts only where the owner says nothing: `shells`, or `read_only`, is the last word."""
+    said = Fingerprinter(b"k" * 16, Rules(shells=("x1",), read_only=("bash",)))
+    assert bool(step(tool, "{}", "x", said).flags & Flag.SHELL) == (tool == "x1")

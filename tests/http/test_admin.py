@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from guardproxy.errors import StoreError
+from guardproxy.errors import ConfigError, StoreError
 from guardproxy.http.admin import Admin, Sight
 from guardproxy.telemetry import Snapshot
 
@@ -24,6 +24,8 @@ async def admin(**given: Any) -> AsyncIterator[Callable[..., Any]]:
     async def fit() -> None:
         if given.get("store"):
             raise StoreError(given["store"])
+        if given.get("evicts"):
+            raise ConfigError(given["evicts"])
 
     async def metrics() -> Snapshot:
         return Snapshot(1, 2, {"guardproxy.build_info": {("1", "x"): [1.0]}})
@@ -35,6 +37,7 @@ async def admin(**given: Any) -> AsyncIterator[Callable[..., Any]]:
     sight = Sight(
         workers=lambda: given.get("workers", 1),
         draining=lambda: given.get("draining", False),
+        refused=lambda: given.get("refused", False),
         upstreams=lambda: given["upstreams"] if "upstreams" in given else {"default": given["upstream"]},
         store=fit,
         store_needed=lambda: given.get("needed", False),
@@ -57,12 +60,18 @@ def _closed_port() -> int:
         return int(sock.getsockname()[1])
 
 
+REFUSED = "the last one was refused (see the log), the one before holds"
+
 READY = {
-    "all well": ({}, 200, {"ready": True, "workers": "ok", "store": "ok", "upstream": "ok", "state": "ok"}),
+    "all well": ({}, 200, {"ready": True, **dict.fromkeys(["workers", "config", "store", "upstream", "state"], "ok")}),
     "no worker": ({"workers": 0}, 503, {"workers": "none serves"}),
     "draining": ({"draining": True}, 503, {"state": "draining"}),
     "store away, open": ({"store": "gone"}, 200, {"store": "gone", "ready": True}),
     "store away, closed": ({"store": "gone", "needed": True}, 503, {"store": "gone", "ready": False}),
+    "store evicts, open": ({"evicts": "allkeys-lru"}, 503, {"store": "allkeys-lru", "ready": False}),
+    "store evicts, closed": ({"evicts": "allkeys-lru", "needed": True}, 503, {"store": "allkeys-lru"}),
+    "configuration refused": ({"refused": True}, 200, {"config": REFUSED, "ready": True}),
+    "no address": ({"upstream": "http://nowhere.invalid/v1"}, 503, {"ready": False, "store": "ok"}),
     "no provider": ({"upstream": f"http://127.0.0.1:{_closed_port()}/v1"}, 503, {"ready": False, "store": "ok"}),
 }
 
@@ -101,6 +110,11 @@ async def test_readyz_knows_all_upstreams(
     assert first in body["upstreams"]["a"]
     assert second in body["upstreams"]["b"]
     assert (body["upstream"] == "ok") is body["ready"]
+
+
+async def test_a_name_without_an_address_is_said() -> None:
+    async with admin(upstream="http://nowhere.invalid/v1") as request, request("GET", "/readyz") as answer:
+        assert (await answer.json())["upstream"].startswith("nowhere.invalid has no address (")
 
 
 async def test_the_provider_is_not_asked_at_every_probe() -> None:
@@ -147,6 +161,16 @@ async def test_panic() -> None:
                 assert said == told
             else:
                 assert said["error"]["param"] == told
+
+
+@pytest.mark.parametrize("head", [{"X-Forwarded-For": "10.0.0.7"}, {"Host": "proxy:8788"}])
+async def test_without_tokens_nobody_from_elsewhere_may_panic(head: dict[str, str]) -> None:
+    """An agent in the same network could switch off what watches it."""
+    async with admin() as request:
+        async with request("PUT", "/panic", data=b'{"on": true}', headers=head) as answer:
+            assert answer.status == 403
+        async with request("GET", "/panic", headers=head) as answer:
+            assert (answer.status, await answer.json()) == (200, {"on": False})
 
 
 async def test_panic_that_the_store_has_yet_to_hear_of() -> None:

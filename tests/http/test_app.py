@@ -124,7 +124,7 @@ async def raw(running: Live, head: str, body: bytes = b"", *, half: bytes = b"",
     return came
 
 
-@pytest.mark.parametrize("path", [CHAT, "/v1/embeddings"])
+@pytest.mark.parametrize("path", [CHAT, "/v1/rerank"])
 async def test_a_client_that_waits_to_be_told(path: str, store: Store) -> None:
     async with live(store) as running:
         body = json.dumps(GOOD).encode()
@@ -142,7 +142,7 @@ async def test_an_absolute_target(store: Store) -> None:
         assert [got.path for got in running.provider.got] == [f"{CHAT}?a=b"]
 
 
-@pytest.mark.parametrize("path", [CHAT, "/v1/embeddings"])
+@pytest.mark.parametrize("path", [CHAT, "/v1/rerank"])
 async def test_a_body_that_stops_coming(path: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "IDLE_S", 0.3)
     async with live(store, overload={"max_in_flight": 1}) as running:

@@ -13,6 +13,7 @@ from guardproxy.http.approvals import NOT_OURS, Desk, as_json, paragraphs, row
 from guardproxy.http.sealed import EDITED, Held, Sealer
 from guardproxy.store.approvals import Approval
 from guardproxy.store.redis import Store
+from tests.store.kit import keys
 
 ORG, KEY = "default", b"k" * 32
 CALL = Held("delete_file", '{"path":"/data/a.csv"}', b'{"role":"assistant","content":null}')
@@ -151,8 +152,8 @@ async def test_what_is_kept_is_sealed(store: Store) -> None:
     await desk(store).approve("a1", "ann", "", '{"path":"secret-place"}')
     await desk(store).answer("q1", "ann", "secret-answer")
     kept = b""
-    for key in await store._client.command("KEYS", "*"):
-        if b"approval:" in key:
+    for key in await keys(store):
+        if "approval:" in key:
             kept += b"".join(await store._client.command("HVALS", key))
 
     for word in (b"a.csv", b"Which", b"secret-place", b"secret-answer", b"assistant"):

@@ -235,6 +235,9 @@ async def test_a_question_to_a_person(store: Store, by: str, stream: bool) -> No
         asked = await asked_of(store, agent.session)
         assert (await store.session_state("default", agent.session)).state == "need_human"
         if by == "a person":
+            await agent.turn()  # the same again says nothing new: the question still waits
+            assert "a question that waits for a person's answer" in agent.text
+            assert len(running.provider.got) == 1
             await desk(store).answer(asked.id, "ann", "b, of course")
         go_on(agent, "go on" if by == "a person" else "b, of course")
         await agent.turn()

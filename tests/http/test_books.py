@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -52,6 +53,14 @@ class Scripted:
         self._reach()
         self.settled.append(closing)
 
+    @property
+    def meter(self) -> Scripted:
+        return self
+
+    async def hold(self, *_: object) -> View:
+        self._reach()
+        return View("", "", 0, 0)
+
     async def renew(self, org: str, token: str, lease_ms: int) -> None:
         self._reach()
         self.renewed.append((token, lease_ms))
@@ -62,8 +71,8 @@ class Scripted:
         return self.room
 
 
-def books(store: Scripted, *, closed: bool = False) -> Books:
-    return Books(store, closed=closed, now_ms=lambda: 1_000)
+def books(store: Scripted, on_failure: str = "open") -> Books:
+    return Books(store, on_failure=on_failure, now_ms=lambda: 1_000)
 
 
 def never() -> Opening:
@@ -98,12 +107,40 @@ async def test_what_was_not_admitted_is_not_renewed() -> None:
     assert store.renewed == []
 
 
-async def test_closed_means_closed() -> None:
-    store = Scripted()
-    store.up = False
+HARD = {
+    "of an org": (Line("org", "cost_microusd", 5, 100, "M:org:"), True),
+    "of a key, for ever": (Line("key", "requests", 1, 10, "t:key:k1"), True),
+    "of a model": (Line("model", "total_tokens", 1, 10, "d:model:m"), True),
+    "that is used up": (Line("user", "cost_microusd", 1, 0, "w:user:ann"), True),
+    "that is only counted": (Line("org", "cost_microusd", 5, -1, "M:org:"), False),
+    "a rate": (Line("org", "requests", 1, 10, "m:org:"), False),
+    "places": (Line("org", "concurrent_requests", 1, 10, "n:org:"), False),
+    "of the session": (LINE._replace(limit=9), False),
+}
+"""A line, and whether it may not go on where workers would count it alone."""
 
-    with pytest.raises(StoreError):
-        await books(store, closed=True).begin(opening(), never)
+
+@pytest.mark.parametrize("on_failure", ["open", "by_budget", "closed"])
+@pytest.mark.parametrize("which", HARD)
+async def test_who_goes_on_without_the_store(which: str, on_failure: str) -> None:
+    store, (line, hard) = Scripted(), HARD[which]
+    store.up = False
+    kept, one = books(store, on_failure), replace(opening(), lines=(LINE, line))
+    refused = on_failure == "closed" or (on_failure == "by_budget" and hard)
+    if refused:
+        with pytest.raises(StoreError, match=f"store.on_failure: {on_failure}") as told:
+            await kept.begin(one, never)
+        assert (told.value.status, told.value.code) == (503, "store_unavailable")
+        with pytest.raises(StoreError, match=f"store.on_failure: {on_failure}"):
+            await kept.meter("org", "t", (line,), 1, 0)
+    else:
+        assert (await kept.begin(one, same(one))).admitted == (line.limit != 0)
+        assert await kept.meter("org", "t", (line,), 1, 0) is None
+    other = opening()  # begun while the store was there
+    store.up = True
+    await kept.begin(other, never)
+    store.up = False
+    assert await kept.extend(other, (line,)) is not refused
 
 
 async def test_open_goes_on_with_what_the_request_shows() -> None:
@@ -167,7 +204,7 @@ async def test_a_store_that_goes_away_in_mid_call_is_owed_the_end() -> None:
 
 
 async def test_debts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Books(Scripted(), closed=False, now_ms=lambda: 0)._owed.maxlen == module.OWED
+    assert Books(Scripted(), on_failure="open", now_ms=lambda: 0)._owed.maxlen == module.OWED
     store = Scripted()
     monkeypatch.setattr(module, "OWED", 5)
     kept = books(store)
@@ -180,19 +217,19 @@ async def test_debts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("up", "closed", "room", "expected"),
+    ("up", "on_failure", "room", "expected"),
     [
-        (True, False, True, True),
-        (True, False, False, False),
-        (True, True, True, True),
-        (True, True, False, False),
-        (False, False, False, True),  # nobody knows: a policy that is open goes on
-        (False, True, True, False),
+        (True, "open", True, True),
+        (True, "open", False, False),
+        (True, "closed", True, True),
+        (True, "closed", False, False),
+        (False, "open", False, True),  # nobody knows: a policy that is open goes on
+        (False, "closed", True, False),
     ],
 )
-async def test_room_for_one_more_attempt(up: bool, closed: bool, room: bool, expected: bool) -> None:
+async def test_room_for_one_more_attempt(up: bool, on_failure: str, room: bool, expected: bool) -> None:
     store = Scripted()
-    kept, one = books(store, closed=closed), opening()
+    kept, one = books(store, on_failure), opening()
     await kept.begin(one, never)
     store.up, store.room = up, room
 

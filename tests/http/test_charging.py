@@ -144,7 +144,8 @@ async def test_a_policy_that_observes_says_what_could_be_saved(store: Store) -> 
 async def test_what_is_passed_on_unread(store: Store, budgets: list[Mapping[str, object]]) -> None:
     async with live(store, budgets=budgets) as running:
         who(running)
-        statuses = [(await running.post({}, RED, path="/v1/embeddings")).status for _ in range(2)]
+        running.provider.script = lambda _got: Said("ok", usage=None)
+        statuses = [(await running.post({}, RED, path="/v1/rerank")).status for _ in range(2)]
         async with running.client.get(f"{running.url}/v1/models", headers=RED) as answer:
             assert answer.status == 200
         assert statuses == [200, 400 if budgets else 200]

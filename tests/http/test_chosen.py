@@ -96,7 +96,7 @@ async def test_the_keys_own(store: Store) -> None:
         for name, one in made.items():
             headers = {"Authorization": f"Bearer {one.secret}", "x-guardproxy-agent": "bot-1"}
             found[name] = await running.post(ask(), headers)
-            passed[name] = (await running.post(ask(), headers, "/v1/embeddings")).status
+            passed[name] = (await running.post(ask(), headers, "/v1/rerank")).status
         tight = {"Authorization": f"Bearer {made['open'].secret}", "x-guardproxy-policy": "default"}
         assert turns_left(await running.post(ask(), tight)) == "8"
     assert (turns_left(found["short"]), turns_left(found[""])) == ("2", "6")
@@ -119,7 +119,7 @@ async def test_budgets_of_tenants_hold_whichever_is_chosen(store: Store, by: str
     async with live(store, auth="keys", policies=named, upstream={"api_key": "sk"}) as running:
         headers = {"Authorization": f"Bearer {made.secret}", "x-guardproxy-agent": "trial"}
         answers = [await running.post(ask(), headers) for _ in range(3)]
-        passed = await running.post(ask(), headers, "/v1/embeddings")
+        passed = await running.post(ask(), headers, "/v1/rerank")
         await running.proxy.quiet()
     assert [one.status for one in answers] == [200, 200, 400]
     assert answers[2].json["error"]["code"] == "budget_exceeded"

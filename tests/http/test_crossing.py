@@ -158,11 +158,14 @@ async def test_ids_that_begin_anew_tell_no_call_from_another(store: Store, strea
         assert agent.sent()[: len(told)] == told
 
 
-@pytest.mark.xfail(strict=True, reason="the first request of a named session begins another thread each time it comes")
-async def test_a_named_run_whose_first_answer_was_lost_asks_a_person_once(store: Store) -> None:
+@both
+async def test_a_named_run_whose_first_answer_was_lost_asks_a_person_once(store: Store, stream: bool) -> None:
     async with live(store, tools={"approval": ["delete"]}) as running:
         answers(running, DELETE)
-        agent = Agent(running, "chat", stream=False)
+        agent = Agent(running, "chat", stream=stream)
         await agent.ask()
         await agent.ask()
-        await waiting(running, store, agent)
+        desk, one = await waiting(running, store, agent)
+        await desk.approve(one.id, "ann")
+        assert agent.keep(await agent.ask()) == ["call_00000001"]
+        assert len(running.provider.got) == 1

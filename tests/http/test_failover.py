@@ -195,7 +195,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"], ids=["surface", "other"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/rerank"], ids=["surface", "other"])
 @pytest.mark.parametrize("name", BROKEN)
 async def test_what_may_have_been_carried_out_is_not_asked_again(
     store: Store, heard: Heard, name: str, path: str

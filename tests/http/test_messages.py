@@ -87,6 +87,21 @@ async def test_errors_before_a_turn_too(store: Store) -> None:
 
 
 @STREAM
+async def test_of_a_conversation_that_the_provider_holds_the_whole_is_asked_for(stream: bool, store: Store) -> None:
+    """As the tool runner of Anthropic's SDK sends it: by itself, what is new would be a run of its own each time."""
+    more = {"thread": {"type": "continue", "previous_message_id": "msg_1"}, "tools": None, "stream": stream}
+    async with live(store, surface=surface) as running:
+        refused = await running.post(asked(user(result("c1", "r")), **more), VERSION)
+        assert not running.provider.got
+        sent = asked(user("q"), model(use("c1")), user(result("c1", "r")), thread={"type": "create"}, stream=stream)
+        again = await running.post(sent, VERSION)
+    assert refused.status == 404
+    assert refused.json["error"]["type"] == "not_found_error"
+    assert refused.json["error"]["details"] == {"error_code": "thread_not_found"}
+    assert (again.status, running.provider.got[0].json) == (200, sent)
+
+
+@STREAM
 async def test_the_providers_own_errors_pass(stream: bool, store: Store, heard: Heard) -> None:
     raw = b'{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 > 8"}}'
     async with live(store, heard, surface=surface) as running:

@@ -9,8 +9,10 @@ import pytest
 from guardproxy.core.view import Opening, View
 from guardproxy.errors import StoreError
 from guardproxy.store.redis import Store
+from guardproxy.telemetry import Telemetry
 from tests.http.test_room import PRICES, body, budget, counters
-from tests.live import live
+from tests.live import Json, config_of, live
+from tests.telemetry.sink import otlp_sink
 
 
 class Slow:
@@ -68,3 +70,36 @@ async def test_what_the_store_is_asked(store: Store) -> None:
     assert opening.traceparent.startswith("00-111")
     assert (cost.scope, cost.dimension, cost.limit) == ("org", "cost_microusd", 5_000_000)
     assert 100 * 100 < cost.hold < 100 * 100 + 1000
+
+
+HEADER = f"00-{'1' * 32}-{'2' * 16}-01"
+ANYBODY = {"auth": {"mode": "none", "anyone": True}, "listen": {"host": "0.0.0.0"}}
+INCOMING: dict[str, tuple[Json, str, str]] = {
+    "on the loopback it is joined": ({}, HEADER, "1" * 32),
+    "where anybody may ask it is linked": (ANYBODY, "", ""),
+    "linked, as configured": ({"telemetry": {"incoming": "link"}}, "", ""),
+    "ignored, as configured": ({"telemetry": {"incoming": "ignore"}}, "", ""),
+}
+
+
+@pytest.mark.parametrize(("sections", "kept", "trace"), INCOMING.values(), ids=INCOMING.keys())
+async def test_a_client_s_trace(store: Store, sections: Json, kept: str, trace: str) -> None:
+    """What the session keeps of it, what the answer's header names, and whether the turn's span links to it."""
+    slow = Slow(store)
+    slow.go.set()
+    with otlp_sink() as sink:
+        told = Telemetry(config_of(telemetry={"otlp_endpoint": sink.url}).telemetry, b"k" * 32, "test")
+        async with live(slow, told, **sections) as running:
+            answer = await running.post(body(), {"traceparent": f"{HEADER}-more;9;9;9;s"})
+            broken = await running.post(body(), {"traceparent": "00-x;9;9;9;s"})
+        await told.shutdown(5)
+    (server, _) = sorted(
+        [span for span in sink.spans if span.name.startswith("POST")], key=lambda span: span.start_time_unix_nano
+    )
+    ignored = sections.get("telemetry", {}).get("incoming") == "ignore"
+
+    assert [opening.traceparent for opening in slow.asked] == [kept, ""]
+    assert (answer.headers["x-guardproxy-trace-id"] == "1" * 32) == bool(trace)
+    assert broken.status == 200
+    assert (server.parent_span_id.hex() == "2" * 16) == bool(trace)
+    assert [link.span_id.hex() for link in server.links] == ([] if trace or ignored else ["2" * 16])

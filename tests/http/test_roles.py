@@ -17,6 +17,7 @@ from guardproxy.store.redis import Store
 from guardproxy.store.tokens import ROLES
 from tests.http import admin_api
 from tests.http.admin_api import IDS, Api
+from tests.store.kit import everything
 
 ROUTES = objects.ROUTES
 CHANGES = [route for route in ROUTES if route.changes]
@@ -221,24 +222,6 @@ async def test_no_content_and_no_secret_is_left_anywhere(api: Api, caplog: pytes
         assert planted not in caplog.text
     listed = str((await api.ask("GET", "/tokens", None, "root")).body)
     assert not [secret for secret in secrets if secret in listed]
-
-
-async def everything(store: Store) -> bytes:
-    """All keys with all that they hold."""
-    found = b""
-    readers: dict[bytes, tuple[Any, ...]] = {
-        b"string": ("GET",),
-        b"hash": ("HGETALL",),
-        b"list": ("LRANGE", 0, -1),
-        b"zset": ("ZRANGE", 0, -1),
-        b"set": ("SMEMBERS",),
-        b"stream": ("XRANGE", "-", "+"),
-    }
-    keys: Any = await store._client.command("KEYS", "*")
-    for key in keys:
-        reader, *more = readers[await store._client.command("TYPE", key)]  # type: ignore[index]
-        found += key + repr(await store._client.command(reader, key, *more)).encode()
-    return found
 
 
 async def test_a_viewer_sees_no_content(api: Api) -> None:

@@ -21,8 +21,8 @@ from guardproxy.http.tenancy import TENANT
 from guardproxy.secrets import derive
 from guardproxy.store.redis import Store
 from guardproxy.store.registry import Org, Team
-from tests.http_store import PREFIX
 from tests.live import SECRET, Answer, Got, Json, Live, Said, live, unique
+from tests.store.kit import amounts, keys
 
 PRICES = {"models": {"*": {"input": 10, "output": 100}}}
 USED = {"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150}
@@ -62,14 +62,7 @@ async def ask(running: Live, text: str = "", headers: Mapping[str, str] | None =
 
 async def counters(store: Store) -> dict[str, tuple[int, int]]:
     """Used and held of all counters outside of sessions."""
-    found: dict[str, tuple[int, int]] = {}
-    for key in await store._client.command("KEYS", "gp:[{]default}:w:*"):
-        flat = await store._client.command("HGETALL", key)
-        fields = {name.decode(): int(amount) for name, amount in zip(flat[::2], flat[1::2], strict=True)}
-        for name in {name[2:] for name in fields}:
-            where = f"{key.decode().removeprefix(f'{PREFIX}w:')} {name}"
-            found[where] = (fields.get(f"u:{name}", 0), fields.get(f"h:{name}", 0))
-    return found
+    return await amounts(store, "default")
 
 
 def budget(scope: str, dimension: str, limit: float, window: str | None = "day", **more: object) -> Json:
@@ -258,7 +251,7 @@ async def test_a_run_that_came_too_soon_is_not_ended(store: Store, window: str, 
         talk = [*body("one")["messages"]]
         talk += [(await ask(running, messages=talk)).json["choices"][0]["message"], {"role": "user", "content": "more"}]
         assert (await ask(running, messages=talk)).status == status
-        heads = await store._client.command("KEYS", "gp:[{]default}:h:*")
+        heads = await keys(store, "gp:{default}:h:*")
         assert [int(await store._client.command("HGET", head, "ended") or 0) for head in heads] == [marks]
         running.offset_ms += 86_400_000
         assert (await ask(running, messages=talk)).headers["x-guardproxy-turn"] == "2"
@@ -309,7 +302,7 @@ async def test_input_that_does_not_fit_is_not_helped_by_less_output(store: Store
 # --------------------------------------------------------------------------------------------------------- other paths
 
 
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/audio/speech", "/v1/completions"])
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v1/audio/speech", "/v1/moderations"])
 async def test_a_route_that_is_not_counted_is_refused_where_there_are_budgets(store: Store, path: str) -> None:
     budgets = [budget("org", "cost_usd", 5)]
     async with live(store, budgets=budgets) as running:
@@ -389,9 +382,32 @@ class Away:
         raise StoreError("away")
 
 
+OPEN = {"store": {"on_failure": "open"}}
+
+
+@pytest.mark.parametrize("budgets", [[], [budget("org", "requests", 2, "minute")], [budget("org", "cost_usd", 2)]])
+async def test_without_the_store_nothing_is_sent_that_a_budget_would_have_to_count(
+    store: Store, budgets: list[Json]
+) -> None:
+    """Unless the owner says otherwise; who has none, and rates alone, goes on."""
+    away = Away(store)
+    async with live(away, budgets=budgets) as running:  # type: ignore[arg-type]
+        hard = bool(budgets) and budgets[0]["window"] == "day"
+        told = await ask(running)
+        assert told.status == (503 if hard else 200)
+        if hard:
+            assert told.headers["Retry-After"] == "1"
+            assert told.json["error"]["code"] == "store_unavailable"
+            assert "budgets" in told.json["error"]["message"]
+            assert str(store) not in told.json["error"]["message"]
+            assert running.provider.got == []
+        away.away = False
+        assert (await ask(running)).status == 200
+
+
 async def test_without_the_store_each_worker_keeps_the_limits_and_tells_what_was_used(store: Store) -> None:
     away = Away(store)
-    async with live(away, budgets=[budget("org", "requests", 2)]) as running:  # type: ignore[arg-type]
+    async with live(away, budgets=[budget("org", "requests", 2)], **OPEN) as running:  # type: ignore[arg-type]
         assert [(await ask(running)).status for _ in range(3)] == [200, 200, 400]
         assert await counters(store) == {}
         away.away = False
@@ -403,7 +419,7 @@ async def test_without_the_store_each_worker_keeps_the_limits_and_tells_what_was
 async def test_4_many_at_once_without_the_store_are_exactly_the_limit(store: Store) -> None:
     """Nobody is told that a budget is used up which is not; and what the store hears later is the sum."""
     away = Away(store)
-    async with live(away, budgets=[budget("org", "requests", 60, "total")]) as running:  # type: ignore[arg-type]
+    async with live(away, budgets=[budget("org", "requests", 60, "total")], **OPEN) as running:  # type: ignore[arg-type]
         answers = await asyncio.gather(*(running.post(body(unique("q"))) for _ in range(60)))
         assert {answer.status for answer in answers} == {200}
         assert (await ask(running)).status == 400
@@ -419,7 +435,7 @@ async def test_a_question_that_is_asked_again_holds_of_the_tenant_too_and_is_one
     budgets = [budget("org", "output_tokens", 10_000, "total"), budget("org", "requests", 5, "total")]
     tool = {"type": "function", "function": {"name": "delete", "parameters": {}}}
     for limit, sent in ((10_000, 2), (5000, 1)):
-        await store._client.command("FLUSHALL")
+        await store._client.each("FLUSHALL")
         budgets[0]["limit"] = limit
         async with live(store, budgets=budgets, **REFUSING) as running:
             waiting = [Said(calls=[("delete", "{}", "call_00000001")], usage=USED), Said("then not", usage=USED)]
@@ -461,8 +477,8 @@ async def test_org_team_key_user_and_model_are_held_to_what_their_documents_say(
         assert [await say(two) for _ in range(5)] == ["", "", "", "", "org"]
         assert [await say(outside) for _ in range(10)] == [""] * 9 + ["org"]
         assert await counters(store) == {}  # of the default org, whose file has a limit
-        acme = await store._client.command("KEYS", "gp:[{]acme}:w:*")
-        assert {key.decode().partition(":w:")[2] for key in acme} == {
+        acme = await keys(store, "gp:{acme}:w:*")
+        assert {key.partition(":w:")[2] for key in acme} == {
             "t:org:",
             f"t:key:{one.key.id}",
             f"t:model:key%3A{one.key.id}%2Fgpt-*",

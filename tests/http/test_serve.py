@@ -45,7 +45,7 @@ def test_one_life(tmp_path: Path, upstream: str, capsys: pytest.CaptureFixture[s
         asking.join()
 
     assert all(json.loads(answer)["choices"][0]["message"]["content"] == "done" for answer in answers)
-    assert ready == {"ready": True, "workers": "ok", "store": "ok", "upstream": "ok", "state": "ok"}
+    assert ready == {"ready": True, **dict.fromkeys(["workers", "config", "store", "upstream", "state"], "ok")}
     assert sum(float(n) for n in re.findall(r"^guardproxy_turns_total\{.*\} (\S+)$", metrics, re.MULTILINE)) == 6
     assert code == 0
     assert slow[0].endswith(b"data: [DONE]\n\n")

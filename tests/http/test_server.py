@@ -33,7 +33,7 @@ async def send(running: Live, raw: bytes) -> tuple[bytes, bytes]:
     return head, body
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/rerank"])
 async def test_a_body_in_chunks_that_are_none(
     path: str, store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

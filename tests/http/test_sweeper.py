@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from guardproxy.telemetry import RunEnd
 from guardproxy.telemetry.record import read_record
 
 RECORD = b'{"v":1,"n":1,"at":5,"th":"main","c":[["ls","aa"]],"i":10,"o":2,"usd":7,"a":"nudge","out":"%s"}'
+OF = b'{"v":1,"n":1,"at":5,"g":["codex",true,"red","k1"],"c":[["ls","aa"]],"w":"","ru":"cycle","k":6,"out":"%s"}'
 KNOWN = Known("default", "s", 1000, 9000, 3, 1, "", "main", "00-aa", ("main",))
 
 
@@ -46,8 +48,8 @@ OUTCOMES = {
     "left by its agent": (b"", ["abandoned"]),
     "finished": (b"finished", ["finished"]),
     "errored": (b"errored", ["errored"]),
-    "cut: was closed then": (b"cut", []),
-    "denied: was closed then": (b"denied", []),
+    "cut: told then, unless its worker died": (b"cut", ["cut"]),
+    "denied": (b"denied", ["denied"]),
 }
 
 
@@ -65,6 +67,20 @@ def test_sums() -> None:
     assert (made.turns, made.tool_calls, made.interventions, made.cost_microusd) == (3, 2, 2, 14)
     assert (made.input_tokens, made.output_tokens, made.started_ms, made.ended_ms) == (20, 4, 1000, 9000)
     assert made.traceparent == "00-aa"
+
+
+def test_the_end_says_whose_run_it_was_and_which_part_of_it() -> None:
+    known = replace(KNOWN, traceparent="00-aa;2;5000;7;o")
+    cut, left = (run_of(known, [read_record(OF % outcome)]) for outcome in (b"cut", b""))
+    stopped = run_of(replace(known, closed="operator"), [read_record(OF % b"finished")])
+
+    assert (cut.agent, cut.declared, cut.team, cut.key) == ("codex", True, "red", "k1")
+    assert (cut.traceparent, cut.segment, cut.segment_ms) == ("00-aa", 2, 5000)
+    assert [(run.outcome, run.rule, run.abandoned) for run in (cut, left, stopped)] == [
+        ("cut", "cycle", ()),
+        ("abandoned", "", ("ls",)),
+        ("cut", "operator", ()),
+    ]
 
 
 @pytest.mark.parametrize(("wrong", "said"), [(StoreError("gone"), False), (RuntimeError("a fault"), True)])

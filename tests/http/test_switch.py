@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from guardproxy.errors import StoreError
-from guardproxy.http.switch import Switch
+from guardproxy.http.switch import Switch, stood
 
 
 class FakeStore:
@@ -21,6 +21,15 @@ class FakeStore:
             self.on = on
             self.written.append(on)
         return self.on
+
+
+async def test_how_it_stood() -> None:
+    switch = Switch(store := FakeStore())  # type: ignore[arg-type]
+    assert await stood(switch.panic) is False
+    await switch.panic(True)
+    assert await stood(switch.panic) is True
+    store.away = True
+    assert await stood(switch.panic) is None
 
 
 async def test_the_store_has_the_truth() -> None:

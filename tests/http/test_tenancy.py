@@ -28,6 +28,7 @@ from guardproxy.store.redis import Store
 from guardproxy.store.registry import Found, Key, Org, Secret, Team
 from guardproxy.telemetry import Telemetry
 from tests.live import SECRET, Answer, Json, Live, Provider, Said, config_of, live, serve, unique
+from tests.store.kit import everything
 from tests.telemetry.sink import otlp_sink
 
 HASH = derive(SECRET).key_hash
@@ -138,7 +139,7 @@ async def test_who_has_no_key_of_ours_is_told_so_and_reaches_nobody(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS", "HEAD"])
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models", "/v1/embeddings", "/v1/files/f-1", "/x"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models", "/v1/rerank", "/v1/files/f-1", "/x"])
 async def test_no_route_that_reaches_the_provider_is_open_without_a_key(store: Store, method: str, path: str) -> None:
     async with keyed(store) as running:
         async with running.client.request(method, running.url + path) as answer:
@@ -191,12 +192,12 @@ async def test_models(store: Store, models: tuple[str, ...], model: str, open_: 
         ((), "GET", "/v1/models", True),
         ((), "GET", "/v1/models/gpt-5", True),
         ((), "DELETE", "/v1/models/gpt-5", False),
-        ((), "POST", "/v1/embeddings", False),
+        ((), "POST", "/v1/rerank", False),
         ((), "GET", "/v1/files", False),
         ((), "GET", "/v1/chat/completions/chatcmpl-of-another", False),
-        (("/v1/embeddings",), "POST", "/v1/embeddings", True),
-        (("/v1/embeddings",), "POST", "/v1/embeddings?a=b", True),
-        (("/v1/embeddings",), "POST", "/v1/fine_tuning/jobs", False),
+        (("/v1/rerank",), "POST", "/v1/rerank", True),
+        (("/v1/rerank",), "POST", "/v1/rerank?a=b", True),
+        (("/v1/rerank",), "POST", "/v1/fine_tuning/jobs", False),
         (("*",), "GET", "/v1/files", True),
     ],
 )
@@ -235,12 +236,12 @@ async def test_what_is_read_is_open_to_a_key_by_itself(
 )
 async def test_upstreams(store: Store, upstreams: tuple[str, ...], statuses: list[int]) -> None:
     """Of several, those that the key is for; the keys of the providers go each to its own, ours to none."""
-    made = await ring(store).make_key(upstreams=upstreams, routes=["/v1/embeddings"])
+    made = await ring(store).make_key(upstreams=upstreams, routes=["/v1/rerank"])
     other = Provider()
     async with serve(other.handle) as url:
         named = {"name": "other", "url": f"{url}/v1", "api_key": "sk-other", "models": ["o-*"]}
         async with keyed(store, upstreams=[named]) as running:
-            for path in ("/v1/chat/completions", "/v1/embeddings"):
+            for path in ("/v1/chat/completions", "/v1/rerank"):
                 asked = [{**ASK, "model": model} for model in ("m", "o-1")]
                 answers = [await running.post(ask, bearer(made.secret), path) for ask in asked]
                 assert [answer.status for answer in answers] == statuses
@@ -251,9 +252,9 @@ async def test_upstreams(store: Store, upstreams: tuple[str, ...], statuses: lis
 
 @pytest.mark.parametrize(("upstreams", "status"), [((), 200), (("default", "b"), 200), (("b",), 403)], ids=str)
 async def test_the_only_upstream(store: Store, upstreams: tuple[str, ...], status: int) -> None:
-    made = await ring(store).make_key(upstreams=upstreams, routes=["/v1/embeddings"])
+    made = await ring(store).make_key(upstreams=upstreams, routes=["/v1/rerank"])
     async with keyed(store) as running:
-        for path in ("/v1/chat/completions", "/v1/embeddings"):
+        for path in ("/v1/chat/completions", "/v1/rerank"):
             assert (await running.post(ASK, bearer(made.secret), path)).status == status
         assert len(running.provider.got) == 2 * (status == 200)
 
@@ -643,24 +644,6 @@ def test_judged(case: str) -> None:
 
 
 # No key in the clear, anywhere
-
-
-async def everything(store: Store) -> bytes:
-    """All that the store has, keys and values, as one heap of bytes."""
-    run = store._client.command
-    heap = []
-    for key in await run("KEYS", "*"):  # type: ignore[attr-defined]
-        kind = await run("TYPE", key)
-        read = {
-            b"string": ("GET", key),
-            b"hash": ("HGETALL", key),
-            b"list": ("LRANGE", key, 0, -1),
-            b"set": ("SMEMBERS", key),
-            b"zset": ("ZRANGE", key, 0, -1, "WITHSCORES"),
-            b"stream": ("XRANGE", key, "-", "+"),
-        }[str(kind).encode() if isinstance(kind, str) else kind]  # type: ignore[index]
-        heap += [key, repr(await run(*read)).encode()]
-    return b"\n".join(heap)
 
 
 @pytest.fixture

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 
+from guardproxy.cli import main
 from guardproxy.config import Config, build
 from guardproxy.http import reach, trace
 from guardproxy.http.approvals import Desk
@@ -162,3 +165,16 @@ def test_a_narrow_terminal(
     assert any(line.endswith("deny budget.turns") for line in lines)
     assert "to go on: guardproxy sessions extend s --turns N --config g.yaml" in lines
     assert max(map(len, lines)) <= max(width, 64)
+
+
+def test_a_run_out_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No store is asked, and no configuration is needed."""
+    line = {"logger": "guardproxy.turn", "at": "2026-11-30T10:00:00Z", "turn": 1, "thread": "main", "ms": 1500}
+    line |= {"session": "s", "org": "o", "action": "cut", "rule": "cycle", "count": 6, "status": 200, "reason": "why"}
+    file = tmp_path / "log"
+    file.write_text(json.dumps(line) + "\n")
+
+    assert main(["trace", "s", "--from", str(file)]) == 0
+    assert "cut cycle x6" in capsys.readouterr().out
+    assert main(["trace", "x", "--from", str(file)]) == 1
+    assert "there are s" in capsys.readouterr().err

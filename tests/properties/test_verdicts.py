@@ -20,7 +20,9 @@ from tests.properties.runs import (
     SETTINGS,
     SHELL,
     THINK,
+    Did,
     Json,
+    Turn,
     Written,
     bounded,
     compact,
@@ -56,6 +58,16 @@ def test_names_of_tools_do_not_matter(kind: str, data: Any, names: list[str], ot
 
     plain, told = judged(messages(run)), judged(messages(run, Written(name=new.__getitem__)), renamed)
     assert told == plain
+
+
+def test_a_tool_with_a_shells_name_is_none_where_the_settings_say_so() -> None:
+    """Found by the property above: a row of the search's answers went on over a batch in which it was called, too."""
+    told = "No results found."
+    turns = [Turn((Did(SEARCH, {"query": f"record {n}"}, told),)) for n in (3, 4, 5, 6, 8)]
+    turns.insert(4, Turn((Did(READ, {"path": "src/a.py"}, "def a():"), Did(SEARCH, {"query": "record 7"}, told))))
+    new = {name: name for name in (READ, FETCH, EDIT, THINK, OTHER)} | {SEARCH: "bash", SHELL: "x5"}
+    renamed = Rules(**{name: tuple(new[tool] for tool in getattr(SETTINGS, name)) for name in _SAID})
+    assert judged(messages(turns, Written(name=new.__getitem__)), renamed) == judged(messages(turns))
 
 
 @each_kind

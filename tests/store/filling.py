@@ -65,7 +65,7 @@ async def waits(store: Store, session: str = "run-1", approval: str = "a1") -> N
     await store.checkpoints.put(ORG, session, b"sealed", 86_400)
     await store.checkpoints.put(ORG, f"{session}\x1fanswer", b"sealed", 691_200)
     await store.stays.keep(ORG, session, "a,b", "a")
-    await store.chains.keep(ORG, "0f" * 16, b"sealed", 3_600)
+    await store.chains.keep(ORG, f"0f{approval}", b"sealed", 3_600, session)
     label = Label(f"l-{session}", session, "cycle", "session", session, "bob", note="it was right")
     await store.labels.add(ORG, label, 86_400_000, 15_552_000_000, BOUNDARY)
     await store.runs.refused(ORG, session, b"{}", f"{known.main}:3:budget.turns:1")

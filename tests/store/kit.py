@@ -124,9 +124,42 @@ async def used_held(store: Store, scope: str, dimension: str) -> tuple[int, int]
     return int(reply[0] or 0), int(reply[1] or 0)
 
 
-async def keys(store: Store) -> set[str]:
-    found = await store._client.each("KEYS", "*")
+async def keys(store: Store, pattern: str = "*") -> set[str]:
+    """On all servers; braces in the pattern are no hash tag."""
+    found = await store._client.each("KEYS", pattern.replace("{", "[{]"))
     return {raw.decode() for reply in found if isinstance(reply, list) for raw in reply}
+
+
+async def everything(store: Store) -> bytes:
+    """All keys with all that they hold, as one heap of bytes."""
+    readers: dict[object, tuple[str | int, ...]] = {
+        b"string": ("GET",),
+        b"hash": ("HGETALL",),
+        b"list": ("LRANGE", 0, -1),
+        b"set": ("SMEMBERS",),
+        b"zset": ("ZRANGE", 0, -1, "WITHSCORES"),
+        b"stream": ("XRANGE", "-", "+"),
+    }
+    heap = []
+    for key in await keys(store):
+        kind = await store._client.command("TYPE", key)
+        reader, *more = readers[kind.encode() if isinstance(kind, str) else kind]
+        heap += [key.encode(), repr(await store._client.command(reader, key, *more)).encode()]
+    return b"\n".join(heap)
+
+
+async def amounts(store: Store, org: str) -> dict[str, tuple[int, int]]:
+    """Used and held of all counters outside of sessions, by window and dimension."""
+    found: dict[str, tuple[int, int]] = {}
+    prefix = f"gp:{{{org}}}:w:"
+    for key in await keys(store, f"{prefix}*"):
+        flat = await store._client.command("HGETALL", key)
+        assert isinstance(flat, list)
+        fields = {name.decode(): int(amount) for name, amount in zip(flat[::2], flat[1::2], strict=True)}
+        for name in {name[2:] for name in fields}:
+            where = f"{key.removeprefix(prefix)} {name}"
+            found[where] = (fields.get(f"u:{name}", 0), fields.get(f"h:{name}", 0))
+    return found
 
 
 @contextlib.asynccontextmanager

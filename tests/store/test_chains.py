@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from guardproxy.store import erasures
 from guardproxy.store.redis import Store
 from tests.live import unique
 
@@ -17,6 +18,19 @@ async def test_kept_and_found(store: Store) -> None:
     left = await store._client.command("TTL", f"gp:{{{org}}}:chain:{name}")
     assert isinstance(left, int)
     assert 0 < left <= 60
+
+
+async def test_whose_it_is_stands_beside_it(store: Store) -> None:
+    """So that a run is erased with its answers; what an earlier version kept is read, and goes with the org alone."""
+    org, names = unique("org"), [unique("resp") for _ in range(4)]
+    await store.chains.keep(org, names[0], b"run\0one", 60, "run-\u00fc")
+    assert store.chains.keep_soon(org, names[1], b"two", 60, "run-\u00fc2")
+    await store.chains.keep(org, names[2], b"", 60)
+    await store._client.command("SET", f"gp:{{{org}}}:chain:{names[3]}", b"old", "EX", 60)
+    assert [await store.chains.get(org, one) for one in names] == [b"run\0one", b"two", b"", b"old"]
+    assert await store.erasures.wipe(org, ["run-\u00fc"]) == 1
+    assert [await store.chains.get(org, one) for one in names] == [None, b"two", b"", b"old"]
+    assert await store.erasures.wipe(org, erasures.EVERYBODY) == 3
 
 
 async def test_without_a_connection_it_is_said(store: Store) -> None:

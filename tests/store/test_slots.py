@@ -75,6 +75,7 @@ async def people(store: Store) -> None:
     await runs.reset(ORG, "lost", "ann")
     await runs.refused(ORG, "lost", b"record", "once")
     await runs.history(ORG, "lost")
+    await runs.seal(ORG, "lost", 1, 0)
     await runs.note(ORG, "lost", "", {"a": b"b"})
     said = (await labels.add(ORG, PLAIN, DAY, DAY, PACKED)).label
     await labels.every(ORG)

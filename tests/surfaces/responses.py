@@ -173,7 +173,7 @@ def _response(said: Said, status: str, output: Sequence[Json]) -> Json:
     done = status != "in_progress"
     why = FINISHES.get(said.finish, "")
     return {
-        "id": "resp_1",
+        "id": f"resp_{said.number}",
         "object": "response",
         "created_at": 1,
         "status": "incomplete" if done and why else status,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 
-from guardproxy.telemetry._ids import Caller, read_traceparent, run_ids, sampled
+from guardproxy.telemetry._ids import Caller, Segment, adoptable, read_segment, read_traceparent, run_ids, sampled
 
 T, S = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -49,3 +49,36 @@ def test_ids_depend_on_every_part():
 @given(st.integers(1, 2**128 - 1), st.floats(0, 1))
 def test_sampling_agrees_with_the_sdk(trace_id, ratio):
     assert sampled(trace_id, ratio) == TraceIdRatioBased(ratio).should_sample(None, trace_id, "").decision.is_sampled()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", Segment()),
+        (f"00-{T}-{S}-01", Segment(f"00-{T}-{S}-01")),
+        (f"00-{T}-{S}-01;2;5000;7;o", Segment(f"00-{T}-{S}-01", 2, 5000, 8)),
+        (";1;5000;7;s;token", Segment("", 1, 5000, 8)),
+        (";1;5000;7;r;10;20", Segment("", 1, 5000, 8, (10, 20))),
+        (";1;5000;7;r;10", Segment("")),
+        (";x;y;z;o", Segment("")),
+    ],
+)
+def test_what_the_store_says_of_a_trace(text, expected):
+    assert read_segment(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (f"00-{T}-{S}-01", f"00-{T}-{S}-01"),
+        (f"01-{T}-{S}-03-more;5;0;0;s", f"01-{T}-{S}-03"),
+        (f"00-{T}-{S};5;0;0;s", ""),
+        (";5;0;0;s", ""),
+    ],
+)
+def test_a_client_cannot_write_what_the_store_writes(text, kept):
+    assert adoptable(text) == kept
+
+
+def test_segments_have_ids_of_their_own():
+    assert len({run_ids(b"k", "o", "s", 1, segment) for segment in range(5)}) == 5

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -14,9 +15,11 @@ from guardproxy.core.exemption import Exemption, Spared
 from guardproxy.core.fingerprint import pack, unpack
 from guardproxy.core.model import Decision
 from guardproxy.telemetry import Objected, Telemetry, log
+from guardproxy.telemetry._ids import run_ids
 from tests.telemetry.reports import (
     CALL,
     SECRET_TEXT,
+    T0,
     cut,
     eventful,
     life,
@@ -28,6 +31,7 @@ from tests.telemetry.reports import (
     view,
 )
 
+TRACE = f"{run_ids(b'k' * 32, 'acme', 's-1', T0 // 10**6)[0]:032x}"
 SPARED = Spared(Exemption.GROWING_PAUSES, "repeated_error", 3, (4, 5, 6))
 SPARED_ROW = {"because": "growing_pauses", "rule": "repeated_error", "count": 3, "steps": [4, 5, 6]}
 
@@ -68,6 +72,12 @@ def test_one_json_line_a_turn(lines):
         "reason": "read_file: 3 equal results",
         "mode": "enforce",
         "model": "gpt-4o",
+        "trace_id": TRACE,
+        "in": 1000,
+        "out": 50,
+        "microusd": 1500,
+        "calls": [["read_file", CALL.hex()[:8]]],
+        "agent": "codex",
         "facts": 0,
     }
     assert found[6]["outcome"] == "cut"
@@ -126,7 +136,8 @@ def test_judged_again_a_line_with_events_says_the_same(lines):
     quiet = [json.loads(line) | {"at": 0} for line in lines(reports=[bare, turn(2)])]
 
     for loud, still in zip(told, quiet, strict=True):
-        assert {key: loud[key] for key in still} == still
+        own = {"in", "out", "calls"}  # of all its attempts
+        assert {key: loud[key] for key in still.keys() - own} == {key: still[key] for key in still.keys() - own}
         assert [unpack(bytes.fromhex(fact)).tool for fact in loud["facts"]] == ["read_file"]
 
 
@@ -170,9 +181,28 @@ def test_events_for_people(lines):
     ]
 
 
-@pytest.mark.parametrize(("level", "count"), [("debug", 1), ("info", 1), ("warning", 0), ("error", 0)])
-def test_levels(lines, level, count):
-    assert len(lines(level=level, reports=[turn(1)])) == count
+@pytest.mark.parametrize(("level", "count"), [("debug", 7), ("info", 7), ("warning", 1), ("error", 0)])
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_ends_a_run_is_a_warning(lines, level, count, alone):
+    """Written by ours alone, or as records for whoever listens."""
+    with unheard() if alone else nullcontext():
+        found = [json.loads(line) for line in lines(level=level, reports=life())]
+
+    assert len(found) == count
+    assert {(line["turn"], line["level"]) for line in found if line["level"] != "info"} <= {(7, "warning")}
+
+
+def test_a_line_says_on_whose_account_it_is_logged(lines, capsys):
+    lines()
+    logger = logging.getLogger("guardproxy.http.app")
+    logger.warning("before")
+    log.WHOSE.set(lambda: {"session": "s-1", "trace_id": TRACE})
+    logger.warning("within")
+    log.WHOSE.set(None)
+    before, within = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+
+    assert "trace_id" not in before
+    assert (within["session"], within["trace_id"], within["message"]) == ("s-1", TRACE, "within")
 
 
 @pytest.mark.parametrize("style", ["json", "text"])

@@ -49,10 +49,10 @@ def test_a_run_row_by_row():
 
 def test_the_summary():
     assert summary(records(*life())) == (
-        "7 turns · 6 tool calls · 6,300 tokens · $0.0090 · nudge x1, cut x1 · cut by repeated_call"
+        "7 turns · 6 tool calls · 1 min · 6,300 tokens · $0.0090 · nudge x1, cut x1 · cut by repeated_call"
     )
     assert summary([]) == "no turns"
-    assert summary(records(turn(1))) == "1 turn · 1 tool call · 1,050 tokens · $0.0015 · no intervention"
+    assert summary(records(turn(1))) == "1 turn · 1 tool call · 2 s · 1,050 tokens · $0.0015 · no intervention"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,8 @@ def test_events_stand_beside_the_action(name, told):
 
 def test_the_summary_counts_both_sides():
     assert summary(records(turn(1), refused(2), cut(3))) == (
-        "3 turns · 3 tool calls · 3,260 tokens · $0.0030 · firm x1, refuse x2, cut x1 · 1 re-ask · cut by repeated_call"
+        "3 turns · 3 tool calls · 20 s · 3,260 tokens · $0.0030 · firm x1, refuse x2, cut x1 · 1 re-ask"
+        " · cut by repeated_call"
     )
 
 

@@ -9,8 +9,9 @@ from hypothesis import given, strategies as st
 
 from guardproxy.core.model import Decision, Flag, Line, Usage
 from guardproxy.telemetry import RunEnd, semconv
+from guardproxy.telemetry.ending import run_end
 from guardproxy.telemetry.metrics import BY_NAME, MAX_SERIES, MAX_VALUES, MAX_VALUES_ELSE, TABLE, Meter, RunMetrics
-from guardproxy.telemetry.report import Attempt, Objected, Server, run_end
+from guardproxy.telemetry.report import Attempt, Objected, Server
 from tests.telemetry.reports import SECOND, cut, eventful, life, nudged, refused, step, turn, view
 
 OBSERVED = Decision("observe", rule="cycle", mode="observe", would="cut")

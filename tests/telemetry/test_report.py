@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from guardproxy.core.model import Decision
-from guardproxy.telemetry.report import Attempt, Objected, TurnReport, run_end
+from guardproxy.telemetry.ending import run_end
+from guardproxy.telemetry.report import Attempt, Objected, TurnReport
 from tests.telemetry import reports
 
 

@@ -190,6 +190,101 @@ async def test_the_trace_of_the_first_request_is_adopted():
     assert not [span for span in spans if span.name.startswith(("execute_tool", "invoke_agent"))]
 
 
+def part(number, *told, turns=range(1, 3)):
+    """Turns of the run in a later segment of its trace; `told` is how the store says it."""
+    text = ";".join(str(one) for one in ("", number, *told))
+    return [turn(n, view=view(n, traceparent=text, new_session=False)) for n in turns]
+
+
+async def test_what_comes_after_the_root_is_another_trace():
+    """The store says so, all workers derive the same ids; its first turn and its root link to the one before."""
+    began = view(8).now_ms
+    later = part(1, began, 7, "o", turns=(8, 9))
+    end = RunEnd("acme", "s-1", "finished", T0 // 10**6, began + 99, segment=1, segment_ms=began)
+    spans = await sent([*life(), *later], ends=[end])
+    old, new = (run_ids(KEY, "acme", "s-1", T0 // 10**6, number) for number in (0, 1))
+    after = [span for span in spans if int.from_bytes(span.trace_id, "big") == new[0]]
+    (root,) = [span for span in after if span.name == "invoke_agent"]
+    first, second = named(after, "POST /v1/chat/completions")
+
+    assert len(after) < len(spans)
+    assert {attributes(span)["guardproxy.session.segment"] for span in after} == {1}
+    assert {attributes(span)["guardproxy.session.segment"] for span in spans if span not in after} == {0}
+    assert root.start_time_unix_nano == began * 10**6
+    for span in (first, root):
+        (link,) = span.links
+        assert (int.from_bytes(link.trace_id, "big"), int.from_bytes(link.span_id, "big")) == old
+        assert attributes(link) == {"guardproxy.link.type": "previous_segment"}
+    assert not second.links
+
+
+async def test_the_turn_that_makes_a_trace_too_long_sends_its_root():
+    began = view(3).now_ms
+    rotated = part(2, began, 2, "r", 5_000, 9_000, turns=(3, 4))
+    spans = await sent(rotated)
+    (root,) = named(spans, "invoke_agent codex")
+    found = attributes(root)
+
+    assert int.from_bytes(root.span_id, "big") == run_ids(KEY, "acme", "s-1", T0 // 10**6, 1)[1]
+    assert (root.start_time_unix_nano, root.end_time_unix_nano) == (5_000 * 10**6, 9_000 * 10**6)
+    assert (found["guardproxy.session.segment"], found["guardproxy.session.turns"]) == (1, 2)
+    assert "guardproxy.outcome" not in found  # the run goes on
+
+
+async def test_one_decision_on_sampling_holds_for_all_segments():
+    born = T0 // 10**6
+    for session in [f"s-{n}" for n in range(20)]:
+        here = view(1, session=session)
+        later = view(2, session=session, traceparent=f";3;{here.now_ms + 10_000};1;o", new_session=False)
+        spans = await sent(
+            [turn(1, session=session, view=here), turn(2, session=session, view=later)], sample_ratio=0.5
+        )
+        traced = sampled(run_ids(KEY, "acme", session, born)[0], 0.5)
+        assert len({span.trace_id for span in spans}) == (2 if traced else 0)
+
+
+async def test_in_an_adopted_trace_segments_have_summaries_of_their_own():
+    later = view(2, traceparent=f"{CALLER};1;{view(2).now_ms};1;o", new_session=False)
+    end = RunEnd("acme", "s-1", "finished", T0 // 10**6, view(2).now_ms, traceparent=CALLER, segment=1)
+    spans = await sent([turn(1, traceparent=CALLER), turn(2, view=later)], ends=[replace(end, segment=0), end])
+
+    assert {span.trace_id for span in spans} == {bytes.fromhex("ab" * 16)}
+    assert len({span.span_id for span in named(spans, "guardproxy.session")}) == 2
+
+
+@pytest.mark.parametrize("traceparent", [CALLER, ""])
+async def test_a_trace_that_may_not_be_joined_is_linked(traceparent):
+    (server,) = named(await sent([turn(1, traceparent=traceparent, adopted=False)]), "POST /v1/chat/completions")
+
+    assert server.trace_id == run_ids(KEY, "acme", "s-1", T0 // 10**6)[0].to_bytes(16, "big")
+    assert [link.trace_id for link in server.links] == ([bytes.fromhex("ab" * 16)] if traceparent else [])
+
+
+async def test_a_key_and_its_team_are_on_every_span():
+    for span in await sent([replace(report, key="k1", team="red") for report in life()]):
+        found = attributes(span)
+        assert (found["guardproxy.key.id"], found["guardproxy.team.id"]) == ("k1", "red")
+
+
+async def test_calls_that_were_never_answered_are_told_at_the_end():
+    end = RunEnd("acme", "s-1", "abandoned", T0 // 10**6, T0 // 10**6 + 5000, abandoned=("ls",))
+    (span,) = named(await sent([], ends=[end]), "execute_tool ls")
+
+    assert attributes(span)["guardproxy.tool.outcome"] == "abandoned"
+    assert span.start_time_unix_nano == span.end_time_unix_nano == T0 + 5 * SECOND
+
+
+async def test_another_worker_gave_the_answer_and_the_store_says_when():
+    """Also where this worker remembers an older answer with an equal call."""
+    (alone,) = named(await sent([turn(2, view=view(2, since_ms=1500))]), "execute_tool read_file")
+    tools = named(await sent([turn(1), turn(4, view=view(4, since_ms=1500))]), "execute_tool read_file")
+
+    for span in (alone, *tools):
+        assert span.end_time_unix_nano - span.start_time_unix_nano == 1500 * 10**6
+        assert attributes(span)["guardproxy.tool.timing"] == "proxy_observed"
+        assert not span.links
+
+
 async def test_the_store_may_say_which_trace_was_adopted():
     spans = await sent([turn(2, view=view(2, traceparent=CALLER))])
 

@@ -10,7 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import guardproxy
+from guardproxy.errors import StoreError
 from guardproxy.telemetry import BATCH, DELAY_SECONDS, RunEnd, Telemetry
 from guardproxy.telemetry._ids import run_ids
 from guardproxy.telemetry._rounds import Recent
@@ -51,7 +54,7 @@ async def test_the_header_names_the_trace_that_is_sent():
         front = telemetry(otlp_endpoint=sink.url)
         before = front.trace_id("s-1", T0 // 10**6, "acme", CALLER)
         front.report(turn(1, traceparent=CALLER))
-        after = front.trace_id("s-1", T0 // 10**6, "acme", "00-" + "ef" * 16 + "-" + "01" * 8 + "-01")
+        after = front.trace_id("s-1", T0 // 10**6, "acme")  # the store was away
         await front.shutdown(5)
 
         assert {before, after} == {"ab" * 16} == {span.trace_id.hex() for span in sink.spans}
@@ -73,6 +76,43 @@ def test_a_run_ends_once():
 
     rows = front.snapshot().series["guardproxy.sessions"]
     assert rows == {("acme", "codex", "cut", "repeated_call"): [1], ("acme", "", "abandoned", ""): [1]}
+
+
+@pytest.mark.parametrize(
+    ("claims", "roots"), [([True], 1), ([False], 0), ([StoreError("away")], 1), ([True, False], 1)], ids=str
+)
+async def test_one_of_all_workers_tells_of_the_end(claims, roots):
+    """Each of two processes asks once, however often the end is told; the root and the run's metrics are one."""
+    asked, counted = [], 0
+    with otlp_sink() as sink:
+        for answer in claims:
+
+            async def claim(run, answer=answer):
+                asked.append((run.session, run.outcome, run.segment))
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer
+
+            front = telemetry(otlp_endpoint=sink.url)
+            front.claim = claim
+            for report in (cut(7), cut(8), cut(9)):
+                front.report(report)
+            await front.shutdown(5)
+            counted += sum(v[0] for v in front.snapshot().series.get("guardproxy.sessions", {}).values())
+
+        assert asked == [("s-1", "cut", 0)] * len(claims)
+        assert len([span for span in sink.spans if not span.parent_span_id]) == counted == roots
+
+
+async def test_the_end_of_a_segment_is_no_end_of_the_run():
+    with otlp_sink() as sink:
+        front = telemetry(otlp_endpoint=sink.url)
+        here = view(3, traceparent=f";1;{view(3).now_ms};2;r;10;20", new_session=False)
+        front.report(turn(3, view=here))
+        await front.shutdown(5)
+
+        assert [span.name for span in sink.spans if not span.parent_span_id] == ["invoke_agent codex"]
+        assert "guardproxy.sessions" not in front.snapshot().series
 
 
 def test_a_finished_run_may_go_on():

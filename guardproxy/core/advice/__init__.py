@@ -54,6 +54,7 @@ __all__ = [
     "call_waits",
     "declined",
     "denied",
+    "ended",
     "finalize",
     "handed_on",
     "handed_over",
@@ -168,6 +169,11 @@ def summary(language: str, decision: Decision, progress: Progress) -> str:
 def way_on(language: str, how: str) -> str:
     """The line that says by which command a run goes on."""
     return str(LANGUAGES[language].HOW).format(how=harmless(how))
+
+
+def ended(language: str, decision: Decision, progress: Progress, how: str) -> str:
+    """The answer of a run that is ended: what was achieved, and the command by which a person lets it go on."""
+    return f"{summary(language, decision, progress)}\n{way_on(language, how)}"
 
 
 def refusal(language: str, rule: str, facts: Facts, period: int = 1) -> str:

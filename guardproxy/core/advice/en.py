@@ -140,6 +140,7 @@ PAUSED_BY: Mapping[str, str] = {
     "loop": "the proxy that watches it, because it went round in circles",
     "budget": "the proxy that watches it, because a limit was reached",
     "approval": "a call that waits for a person's approval",
+    "question": "a question that waits for a person's answer",
     "check": "the proxy that watches it, because its answer did not pass its checks",
     "tool": "the proxy that watches it, because a tool that it needs is not available",
 }

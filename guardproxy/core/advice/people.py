@@ -31,7 +31,7 @@ def approval_notice(language: str, approval: str, tool: str, arguments: str, how
 
 
 def paused_notice(language: str, who: str, why: str, how: str) -> str:
-    """The answer of a run that somebody or something has paused. `who`: operator, loop, budget or approval."""
+    """The answer of a run that somebody or something has paused. `who`: operator, loop, budget, approval, …"""
     words = LANGUAGES[language]
     by = words.PAUSED_BY.get(who, harmless(who))
     reason = words.PAUSED_WHY.format(reason=harmless(why)) if why.strip() else ""

@@ -17,7 +17,7 @@ from guardproxy.core.model import Flag, Fp, Kind, Step, Trail, Triple
 THINK, FAILED, VOID, PENDING = int(Flag.THINK), int(Flag.FAILED), int(Flag.VOID), int(Flag.PENDING)
 INVALID, MUTATES, ROUND_START = int(Flag.INVALID), int(Flag.MUTATES), int(Flag.ROUND_START)
 SILENT, LONG, NO_TOOL, MEDIA = int(Flag.SILENT), int(Flag.LONG), int(Flag.NO_TOOL), int(Flag.MEDIA)
-LOOKS, ZERO = int(Flag.LOOKS), int(Flag.ZERO)
+LOOKS, ZERO, SHELL = int(Flag.LOOKS), int(Flag.ZERO), int(Flag.SHELL)
 SKIPPED = THINK | int(Flag.UNANSWERED) | int(Flag.CLEARED)
 
 _CALL = Kind.CALL  # by name it costs a third of a microsecond

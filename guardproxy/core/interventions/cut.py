@@ -6,7 +6,7 @@ that take no text for an end (clients: mini-swe-agent, smolagents).
 
 from __future__ import annotations
 
-from guardproxy.core import advice
+from guardproxy.core import advice, commands
 from guardproxy.core.edit import Edit, Reject, Reply
 from guardproxy.core.interventions._context import Context, progress
 from guardproxy.core.model import Ask, Decision
@@ -16,8 +16,9 @@ STATUS = 400
 
 
 def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...]:
-    """The partial summary, or the error once it was said often enough."""
-    text = advice.summary(context.language, decision, progress(ask, decision))
+    """The partial summary with the way on, or the error once it was said often enough."""
+    how = commands.reopen(context.view.session, decision.rule, context.where)
+    text = advice.ended(context.language, decision, progress(ask, decision), how)
     if decision.over:
         return (Reject(STATUS, "session_cut", text),)
     return (Reply(text),)

@@ -21,7 +21,8 @@ def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...
     view = context.view
     if view.paused:
         how = _ends_by(view, decision.reason, context.where)
-        text = advice.paused_notice(context.language, view.paused, view.paused_why, how)
+        asked = view.paused == "approval" and view.status == "need_human"
+        text = advice.paused_notice(context.language, "question" if asked else view.paused, view.paused_why, how)
     else:
         by = "budget" if decision.rule.startswith("budget.") else "loop"
         how = commands.go_on(view.session, by, decision.rule, context.where)

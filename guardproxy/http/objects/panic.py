@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from guardproxy.errors import GuardError
-from guardproxy.http.auditing import changed
 from guardproxy.http.objects._kinds import Model
 from guardproxy.http.objects._route import Call, Route, Told
-from guardproxy.http.switch import Switch
+from guardproxy.http.switch import Switch, stood
 
 
 class Panic(Model):
@@ -40,13 +39,13 @@ async def _show(call: Call) -> Told:
 async def _throw(call: Call) -> Told:
     """Switch every intervention off, or on again."""
     switch, on = _switch(call), call.body.on
-    before: bool | None = None
     if call.expect:
-        before, _ = await switch.panic(None)
-        call.unchanged("on" if before else "off")
+        now, _ = await switch.panic(None)
+        call.unchanged("on" if now else "off")
+    before = await stood(switch.panic)
     told = _told(*await switch.panic(on))
-    diff = changed({"on": before}, {"on": on})
-    return Told(told.body, status=told.status, etag=told.etag, entry=call.actor.did("panic.set", "panic", diff=diff))
+    entry = call.actor.did("panic.set", "panic", diff={"on": (before, on)})
+    return Told(told.body, status=told.status, etag=told.etag, entry=entry)
 
 
 ROUTES = (

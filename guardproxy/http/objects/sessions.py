@@ -75,6 +75,13 @@ class Checkpoint(Model):
     messages: list[Any]
 
 
+class Turns(Model):
+    """What a run did, turn by turn: the newest 256, the oldest first."""
+
+    session: str
+    turns: Annotated[list[dict[str, Any]], Field(description="As `guardproxy trace` shows them; without content")]
+
+
 class SessionQuery(Page):
     """Which runs: of the last day, and those that wait for people; the newest first."""
 
@@ -128,6 +135,12 @@ async def _show(call: Call) -> Told:
     return Told(_whole(call, run), etag=run.known.version)
 
 
+async def _turns(call: Call) -> Told:
+    """What a run did, turn by turn: calls and results by name and digest, what was decided, what it cost."""
+    run = await call.runs.shown(call.path["id"])
+    return Told(Turns(session=run.known.session, turns=[dict(one) for one in run.records]))
+
+
 async def _act(call: Call, *, verb: str) -> Told:
     before = await call.runs.shown(call.path["id"])
     run = await call.runs.act(verb, call.path["id"], call.by(), call.why(), call.expect)
@@ -175,6 +188,7 @@ def _verb(verb: str) -> Route:
 ROUTES = (
     Route("GET", "/sessions", "viewer", _list, Sessions, query=SessionQuery),
     Route("GET", "/sessions/{id}", "viewer", _show, WholeSession, etag=True),
+    Route("GET", "/sessions/{id}/turns", "viewer", _turns, Turns),
     *(_verb(verb) for verb in VERBS),
     Route(
         "POST", "/sessions/{id}/extend", "operator", _extend, WholeSession, body=More, etag=True, example={"turns": 50}

@@ -79,7 +79,8 @@ def _days(asked: UsageQuery, now_ms: int) -> list[str]:
             first, last = asked.since or f"{today[:7]}-01", asked.until or today
         found = usage.days(first, min(last, today))
     except ValueError as error:
-        raise BadAsk("there is no such day", param=param) from error
+        said = f"{asked.month} is no month" if param == "month" else "there is no such day"
+        raise BadAsk(said, param=param) from error
     if len(found) > LONGEST:
         raise BadAsk(f"must be at most {LONGEST} days before until", param="since")
     return found

@@ -21,6 +21,15 @@ def test_the_summary(language: str) -> None:
     assert edit.text.count("nothing here") == 1, "equal findings are said once"
 
 
+@pytest.mark.parametrize("over", [False, True])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_way_on(language: str, over: bool) -> None:
+    (edit,) = cut.carry_out(decision("cut", over=over), ask(*RUN), context(language))
+
+    text = edit.text if isinstance(edit, Reply) else edit.message  # type: ignore[union-attr]
+    assert "guardproxy sessions resume" in text.splitlines()[-1]
+
+
 def test_what_the_model_said_and_nothing_done() -> None:
     (edit,) = cut.carry_out(decision("cut"), ask(user("x"), said("I will look."), user("y")), context())
 

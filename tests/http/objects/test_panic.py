@@ -21,7 +21,7 @@ async def test_on_and_off(store: Store) -> None:
         (200, {"on": on, "pending": False}, '"on"' if on else '"off"', on) for on in (False, True, True, False, False)
     ]
     assert seen == said
-    assert [dict(one.diff)["on"][1] for one in entries] == [True, False]
+    assert [dict(one.diff)["on"] for one in entries] == [(False, True), (True, False)]
 
 
 async def test_while_the_store_is_away(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

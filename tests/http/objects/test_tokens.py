@@ -49,7 +49,7 @@ async def test_the_first_token_begins_the_log_in(api: Api) -> None:
         "name": (None, "bot"),
         "role": (None, "viewer"),
         "org": (None, "acme"),
-        "for_ms": (None, 60_000),
+        "for_seconds": (None, 60),
     }
 
 
