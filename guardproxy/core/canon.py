@@ -153,8 +153,8 @@ _nested = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=F
 def _value(text: str) -> object:
     """The value of a JSON text. Most hold nothing around it, and need no search for white space."""
     try:
-        value, end = _decoder.scan_once(text, 0)
-    except (ValueError, StopIteration):
+        value, end = _decoder.raw_decode(text)
+    except ValueError:
         end = -1
     return value if end == len(text) else _decoder.decode(text)
 

@@ -41,7 +41,7 @@ def passed(text: str) -> bool:
     end = "\n" + text[-LAST:].lower()
     if "pass" in end and _PASSED.search(end) is not None:
         return True
-    if "ok" in end or "no " in end or " 0 " in end or "build" in end:  # one of these is in all that follow
+    if "ok" in end or "no " in end or " 0 " in end or "build s" in end:  # one of these is in all that follow
         return any(map(end.__contains__, _CLEAN)) or "\nok \t" in end or "\nok  " in end
     return False
 
