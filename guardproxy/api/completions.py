@@ -134,7 +134,7 @@ class _Stream:
     repeats = 0
 
     def __init__(self, answer: Said, *, strip: bool) -> None:
-        self._reader = Reader(answer, shortcuts=False)
+        self._reader = Reader(answer, texts=True)
         self._decoder = Decoder()
         self._strip = strip
 

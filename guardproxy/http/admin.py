@@ -23,7 +23,7 @@ from guardproxy.http.gate import Gate
 from guardproxy.http.switch import stood
 from guardproxy.http.whereabouts import HEADER, NONCE, proof
 from guardproxy.telemetry import Snapshot
-from guardproxy.telemetry.exposition import CONTENT_TYPE, render
+from guardproxy.telemetry.exposition import CONTENT_TYPE, OPEN_METRICS, accepted, render, render_open
 
 UPSTREAM_SECONDS = 10.0
 """How long a look at the provider is believed; probes come every few seconds."""
@@ -111,8 +111,10 @@ class Admin:
         return _json({"ready": not lacking, **parts, **more}, 503 if lacking else 200)
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        text = render(await self._sight.metrics())
-        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
+        snapshot = await self._sight.metrics()
+        if accepted(request.headers.get("Accept", "")):
+            return web.Response(body=render_open(snapshot).encode(), headers={"Content-Type": OPEN_METRICS})
+        return web.Response(body=render(snapshot).encode(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _panic(self, request: web.Request) -> web.Response:
         """GET tells whether every intervention is switched off, PUT {"on": true} or {"on": false} changes it.

@@ -21,7 +21,7 @@ from guardproxy.core.memo import Memo
 from guardproxy.core.tenant import DEFAULT_ORG, NOBODY
 from guardproxy.core.view import Identity
 from guardproxy.errors import BadAsk, GuardError, Overloaded
-from guardproxy.http import intake, passing, route as routing, watching
+from guardproxy.http import intake, passing, route as routing, timing, watching
 from guardproxy.http.books import Books, TurnStore
 from guardproxy.http.chosen import Policies
 from guardproxy.http.heading import plain_error as _error
@@ -108,6 +108,7 @@ class Proxy:
         self.webhook = webhook
         self.tenancy = tenancy
         self.budgets = budgets or Budgets()
+        self.timing = timing.Timing(telemetry)
         self.turns: set[Turn] = set()
         self.in_flight = self.arriving = 0  # requests that are here, and whose body is still coming
         self.draining = False
@@ -227,7 +228,7 @@ class Proxy:
             await (asyncio.wait(pending) if pending else asyncio.sleep(SETTLING_S))
 
     def _retried(self, error_type: str) -> None:
-        self.telemetry.count("upstream.retries", {"provider": self.provider, "error.type": error_type}, 1)
+        self.telemetry.count("upstream.retries", {"gen_ai.provider.name": self.provider, "error.type": error_type})
 
     def knows(self, who: Identity) -> bool:
         """Whether this worker delivered the newest round of a conversation: then the store knows what came before."""
@@ -270,6 +271,7 @@ class Proxy:
                 _log.error("a detector failed, its turns go on without it: %s", error)
         if turn.report is not None:
             self.telemetry.report(turn.final_report())
+            self.timing.turn(turn.seen, turn.chosen.policy)
 
     def tell(self, kind: str, org: str, session: str, about: str, data: Mapping[str, object]) -> None:
         """Tell the webhook, if there is one. `about` and the kind name the event: it is told once."""

@@ -150,10 +150,15 @@ class Budgeting:
 
     # ------------------------------------------------------------------------------------------- how they stand
 
-    async def standing(self, kept: Kept, now_ms: int, *, all_names: bool = True) -> tuple[list[Standing], int]:
-        """How it stands, who used most first; and when its window ends (0 = never)."""
+    async def standing(
+        self, kept: Kept, now_ms: int, *, all_names: bool = True, names: Sequence[str] = ()
+    ) -> tuple[list[Standing], int]:
+        """How it stands, who used most first; and when its window ends (0 = never). `names`: of these alone."""
         budget = _counted(kept)
-        names = [""] if kept.single else await self._names(kept, now_ms) if all_names else []
+        if kept.single:
+            names = [""]
+        elif not names and all_names:
+            names = await self._names(kept, now_ms)
         zone = _zones.zone(budget.timezone, now_ms)
         made = [(name, key(budget.window, budget.scope, _who(kept, budget, name), zone, now_ms)[0]) for name in names]
         places = [(chosen(one, now_ms)[0], budget.dimension) for _, one in made]

@@ -23,12 +23,17 @@ def payer(turn: Turn) -> str:
 
 
 def charge(turn: Turn, report: TurnReport) -> Charge:
-    """What it used, and what was done about it. A request that may be sent again in a moment has saved nothing."""
+    """What it used, and what was done about it. A request that may be sent again in a moment has saved nothing.
+
+    What is saved is put into the report, too.
+    """
     done, decision = turn.outcome, turn.decision
     if done.asked and not report.interventions and not decision.would:  # as most turns are
         return Charge(1, report.usage, report.cost_microusd or 0, int(done.outcome == "failed"))
     cost, denied = report.cost_microusd or 0, decision.action == "deny" and not done.asked
     soon = decision.rule.startswith("rate.")
+    saved = 0 if done.asked or soon or not decision.ends else pricing.cost(turn.rates, _input(turn))
+    report.saved_microusd = (saved, cost if decision.would in ENDS else 0)
     return Charge(
         requests=int(done.asked),
         usage=report.usage,
@@ -36,8 +41,8 @@ def charge(turn: Turn, report: TurnReport) -> Charge:
         failed=int(done.outcome == "failed" and done.asked),
         interventions=report.interventions,
         denied=int(denied),
-        saved=0 if done.asked or soon or not decision.ends else pricing.cost(turn.rates, _input(turn)),
-        saveable=cost if decision.would in ENDS else 0,
+        saved=saved,
+        saveable=report.saved_microusd[1],
     )
 
 

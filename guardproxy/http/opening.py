@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
 
 
-ASIDE = "e-"
-"""Begins the name of a session that has nothing but one request which is no turn: no client has named it."""
+ASIDE = "aside "
+"""Begins the name of a session that has nothing but one request which is no turn. With a blank in it no client can name
+it so, and nothing of it is kept once the request is settled (`store/settle.lua`).
+"""
 
 
 def opening_of(turn: Turn) -> Opening:

@@ -183,6 +183,8 @@ def _steps(facts: tuple[bytes, ...]) -> tuple[Step, ...]:
 def _outcome(turn: Turn, view: View) -> str:
     """What the turn makes of its run, "" while it goes on."""
     decision, done = turn.decision, turn.outcome
+    if turn.ask.aside:
+        return ""  # no turn makes nothing of its run
     if not view.main and decision.action != "deny":
         return ""  # a sub-agent's end is not its session's
     if decision.action in ("cut", "deny"):

@@ -9,17 +9,19 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
 from guardproxy import secrets
 from guardproxy.config import Config
+from guardproxy.core.windows import Budget
 from guardproxy.errors import ConfigError, GuardError
 from guardproxy.http import greeting, reach, whereabouts
 from guardproxy.http.admin import Sight
 from guardproxy.http.crew import Crew
 from guardproxy.http.exporting import Exporter
+from guardproxy.http.gauges import Gauges
 from guardproxy.http.operators import Operators
 from guardproxy.http.standing import Loaded, Standing
 from guardproxy.http.sweeper import Sweeper, bury, claim
@@ -119,8 +121,12 @@ class Parent:
         await self._crew.open()
         self._in_background(stack, self._tend())
         stack.push_async_callback(self._drain)
-        steps = self._crew.collect, Exporter(self._store, lambda: self._config.usage).step
+        gauges = Gauges(self._store, self._telemetry, self._budgets_in_file)
+        steps = self._crew.collect, Exporter(self._store, lambda: self._config.usage).step, gauges.step
         self._in_background(stack, Sweeper(self._store, self._telemetry, steps).run())
+
+    def _budgets_in_file(self) -> Sequence[Budget]:
+        return self._config.budget_values()
 
     def _in_background(self, stack: AsyncExitStack, work: Coroutine[object, object, None]) -> None:
         stack.callback(asyncio.get_running_loop().create_task(work).cancel)

@@ -83,6 +83,7 @@ class Worker:
         self.telemetry.claim = partial(claim, self.store)
         self.proxy = self._assemble(config)
         await self.proxy.start()
+        self.telemetry.watch("guardproxy.requests.in_flight", self._in_flight)
         server = Server(self._handle, self.proxy.malformed)
         self._runner = web.ServerRunner(server, shutdown_timeout=DRAIN_SECONDS)
         await self._runner.setup()
@@ -90,6 +91,9 @@ class Worker:
 
     def _assemble(self, config: configs.Config) -> Proxy:
         return assemble(config, self._keys, self.store, self.telemetry, where=self._start.where)
+
+    def _in_flight(self) -> int:
+        return sum(proxy.in_flight for proxy in (self.proxy, *list(self._retired.values())))
 
     def _store_changed(self, up: bool, reason: str) -> None:  # noqa: FBT001 - the store's signature
         """One line each way, and a count."""

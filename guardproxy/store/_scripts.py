@@ -20,6 +20,7 @@ SCRIPTS = {
     "renew": ("renew.lua",),
     "idle": ("state.lua", "look.lua", "idle.lua"),
     "known": ("state.lua", "look.lua", "known.lua"),
+    "tally": ("state.lua", "look.lua", "tally.lua"),
     "label": ("state.lua", "label.lua"),
     "approval": ("state.lua", "handover.lua", "approval.lua"),
     "checkpoint": ("state.lua", "checkpoint.lua"),

@@ -184,6 +184,13 @@ if head ~= '' then
   end
 end
 
+-- A request that is no turn, and was no session's: nobody comes back to it. Names that clients give have no blank.
+if s and aside and string.find(sid, 'aside ', 1, true) then
+  call('DEL', P .. 's:' .. sid, P .. 'd:' .. sid, P .. 'b:' .. sid .. ':p' .. s.span)
+  call('ZREM', P .. 'idle', sid)
+  return { sid, 'aside', turn }
+end
+
 if s and ARGV[2] ~= '' then append(P .. 'x:' .. sid, 2, 1, RECORDS, SLACK) end
 if s then
   if close_session and s.closed ~= 'operator' then s.closed, s.answers = close ~= '' and close or 'session', 0 end

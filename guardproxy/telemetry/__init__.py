@@ -19,6 +19,8 @@ from guardproxy._telemetry import TelemetrySection
 from guardproxy.errors import GuardError
 from guardproxy.telemetry import log, semconv
 from guardproxy.telemetry._ids import read_segment, read_traceparent, run_ids
+from guardproxy.telemetry._instruments import FROM_THE_START, OF_SPANS
+from guardproxy.telemetry._latest import latest
 from guardproxy.telemetry._rounds import Recent, Round
 from guardproxy.telemetry._snapshot import Fleet, Snapshot, merge
 from guardproxy.telemetry.ending import RunEnd, run_end, segment_end
@@ -54,7 +56,10 @@ class Telemetry:
         log.setup(settings.log_level, settings.log_format)
         self._secret = secret
         self._meter = Meter(time.time_ns())
-        self._metrics = RunMetrics(self._meter)
+        self._latest = settings.genai_metrics == "both"
+        self._metrics = RunMetrics(self._meter, latest=self._latest)
+        self._watched: dict[str, Callable[[], float]] = {}
+        self._seen: tuple[TurnReport, int, int] | None = None  # the newest turn that is in a trace
         self._rounds: Recent[Round] = Recent(_REMEMBERED)
         self._ended: Recent[str] = Recent(_REMEMBERED)
         self._ids: Recent[tuple[str, str]] = Recent(_REMEMBERED)
@@ -69,6 +74,8 @@ class Telemetry:
         self._closers: list[SpanPush | MetricPush] = []
         release = _release()
         self._meter.put("guardproxy.build_info", (release, semconv.VERSION_OF_GENAI), 1.0)
+        for name, labels in FROM_THE_START:
+            self._meter.add(name, labels, 0.0)
         if settings.otlp_endpoint:
             self._export(settings, settings.otlp_endpoint, service_instance, release)
 
@@ -124,6 +131,18 @@ class Telemetry:
         except Exception:  # noqa: BLE001  # telemetry is never the cause of a failed request
             self._fault("count")
 
+    def watch(self, name: str, read: Callable[[], float]) -> None:
+        """Have a gauge without labels read whenever somebody looks. `read` is called in any thread."""
+        self._meter.put(name, (), read())
+        self._watched[name] = read
+
+    def standing(self, name: str, rows: Mapping[tuple[str, ...], float]) -> None:
+        """All that a gauge shows from now on, by labels in the order of the table: what is not in it is gone."""
+        try:
+            self._meter.replace(name, rows)
+        except Exception:  # noqa: BLE001  # telemetry is never the cause of a failed request
+            self._fault("standing")
+
     def snapshot(self) -> Snapshot:
         """All metrics of this process until now."""
         self._catch_up()
@@ -131,7 +150,10 @@ class Telemetry:
 
     def _counted(self) -> Snapshot:
         """As `snapshot`, from any thread: the turns of the last moment may be missing."""
-        return self._meter.snapshot(time.time_ns())
+        for name, read in self._watched.items():
+            self._meter.put(name, (), read())
+        counted = self._meter.snapshot(time.time_ns())
+        return latest(counted) if self._latest else counted
 
     async def shutdown(self, seconds: float = SHUTDOWN_SECONDS) -> None:
         """Send what is left, in at most `seconds`; a second call does nothing."""
@@ -175,6 +197,8 @@ class Telemetry:
         if not waiting:
             return
         said = [report for report in self._each(self._report, waiting) if report.session]
+        if self._seen is not None:  # one of them stands for all: each would cost as much as the counting
+            self._each(self._exemplify, [self._seen[0]])
         if not log.decision_lines(said):
             self._each(log.decision_record, said)
 
@@ -201,6 +225,8 @@ class Telemetry:
         trips = tuple([since if before is None else before.seconds(step, report.started_ns) for step in report.steps])
         self._metrics.turn(report, trips)
         trace_id, span_id = self._spans.turn(report, before) if self._spans is not None else (0, 0)
+        if span_id:
+            self._seen = (report, trace_id, span_id)
         if report.session and report.attempts and report.attempts[-1].calls:
             calls = {fingerprint: call_id for _, call_id, fingerprint in report.given}
             self._rounds.keep(key, Round(report.attempts[-1].ended_ns, calls, trace_id, span_id))
@@ -208,6 +234,11 @@ class Telemetry:
             self._end(ended)  # the store told this turn alone
         if report.outcome in CLOSING:
             self._close(run_end(report))
+
+    def _exemplify(self, report: TurnReport) -> None:
+        seen, self._seen = self._seen, None
+        if seen is not None:
+            self._metrics.exemplify(report, f"{seen[1]:032x}", f"{seen[2]:016x}")
 
     def _close(self, run: RunEnd) -> None:
         key = (run.org, run.session, f"{run.started_ms} {run.segment}")
@@ -237,10 +268,9 @@ class Telemetry:
             self._fault("close_run")
 
     def _end(self, run: RunEnd) -> None:
+        seen = self._spans.run(run) if self._spans is not None else None
         if run.outcome:
-            self._metrics.run(run, adopted=read_traceparent(run.traceparent) is not None)
-        if self._spans is not None:
-            self._spans.run(run)
+            self._metrics.run(run, adopted=read_traceparent(run.traceparent) is not None, seen=seen)
 
     def _export(self, settings: TelemetrySection, endpoint: str, instance: str, release: str) -> None:
         from guardproxy.telemetry import otlp  # noqa: PLC0415 - 7 MB and 0.2 s, of no use without an endpoint
@@ -249,6 +279,8 @@ class Telemetry:
         def count(result: str, number: int) -> None:
             self._meter.add("guardproxy.telemetry.spans", (result,), number)
 
+        for result in OF_SPANS:
+            count(result, 0)
         who = otlp.resource(settings.service_name, instance, release)
         pusher = otlp.SpanPush(endpoint, count)
         self._spans = Spans(self._secret, who, settings.sample_ratio, pusher.emit)

@@ -1,4 +1,4 @@
-"""The table of instruments: name, type, unit, labels, buckets, help. Dashboards and both exporters read only this.
+"""The table of instruments: name, type, unit, labels, buckets, help. Dashboards and exporters read only this.
 
 No session, user or key is ever a label. Buckets of `gen_ai.*` are those the GenAI conventions advise.
 """
@@ -27,6 +27,10 @@ FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25)
 """Seconds of our own work: the bar is one millisecond."""
 STORE = (*FAST, 0.5, 1.0)
 """Seconds of a trip to the store, to where it has long been given up."""
+DETECT = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01)
+"""Seconds of one detector: all of them together should take 0.12 ms."""
+AGENT = tuple(0.1 * 2**power for power in range(13))
+"""Seconds, 0.1 doubling to 409.6: as the GenAI conventions advise for `invoke_agent.duration`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +51,19 @@ class Instrument:
         return len(self.buckets) + 2 if self.kind == "histogram" else 1
 
     @property
+    def samples(self) -> int:
+        """How many time series a series of it is in a scrape: buckets, the one above them, sum and count."""
+        return len(self.buckets) + 3 if self.kind == "histogram" else 1
+
+    @property
     def prometheus(self) -> str:
         """Its name in a scrape: dots become underscores, seconds are spelled out, counters end in `_total`."""
-        name = self.name.replace(".", "_") + ("_seconds" if self.unit == "s" else "")
-        return name + "_total" if self.kind == "counter" else name
+        return self.family + "_total" if self.kind == "counter" else self.family
+
+    @property
+    def family(self) -> str:
+        """The same without `_total`: what OpenMetrics calls a family."""
+        return self.name.replace(".", "_") + ("_seconds" if self.unit == "s" else "")
 
 
 _CLIENT = (s.GEN_AI_OPERATION, s.GEN_AI_PROVIDER, s.GEN_AI_REQUEST_MODEL, s.GEN_AI_RESPONSE_MODEL, s.SERVER_ADDRESS)
@@ -67,6 +80,23 @@ def _histogram(name: str, unit: str, labels: tuple[str, ...], buckets: tuple[flo
 def _gauge(name: str, unit: str, labels: tuple[str, ...], text: str, merge: str = "sum") -> Instrument:
     return Instrument(name, "gauge", unit, labels, text, (), merge)
 
+
+BUDGET = (s.ORG, s.TEAM, s.SCOPE_OF_BUDGET, s.DIMENSION, s.WINDOW)
+"""What names a budget: never a key or a user."""
+
+_SPENT = (*_CLIENT, s.GEN_AI_TOKEN_MODALITY)
+_LATEST: tuple[Instrument, ...] = (
+    _histogram("gen_ai.client.inference.duration", "s", (*_CLIENT, s.ERROR_TYPE), D, "Time of one inference."),
+    _histogram("gen_ai.client.inference.time_to_first_chunk", "s", _CLIENT, D, "Time to the first streamed chunk."),
+    _histogram("gen_ai.client.inference.operation.input_tokens", "{token}", _CLIENT, T, "Input tokens of one."),
+    _histogram("gen_ai.client.inference.operation.output_tokens", "{token}", _CLIENT, T, "Output tokens of one."),
+    _counter("gen_ai.client.inference.usage.input_tokens", "{token}", _SPENT, "Input tokens, cached ones included."),
+    _counter("gen_ai.client.inference.usage.output_tokens", "{token}", _SPENT, "Output tokens, reasoning included."),
+    _counter("gen_ai.client.inference.usage.cache_read.input_tokens", "{token}", _SPENT, "Input read from a cache."),
+    _counter("gen_ai.client.inference.usage.cache_write.input_tokens", "{token}", _SPENT, "Input put into a cache."),
+    _counter("gen_ai.client.inference.usage.reasoning.output_tokens", "{token}", _SPENT, "Output for reasoning."),
+    _histogram("gen_ai.invoke_agent.duration", "s", (s.GEN_AI_AGENT,), AGENT, "Time of one run."),
+)
 
 TABLE: tuple[Instrument, ...] = (
     _histogram(
@@ -117,9 +147,18 @@ TABLE: tuple[Instrument, ...] = (
         "Time from a call's last byte to its result, the agent's own time included.",
     ),
     _counter("guardproxy.tokens", "{token}", (s.ORG, s.GEN_AI_REQUEST_MODEL, s.TOKEN_TYPE), "Tokens used."),
-    _counter("guardproxy.cost.usd", "{usd}", (s.ORG, s.GEN_AI_REQUEST_MODEL), "Cost in dollars."),
+    _counter("guardproxy.cost.usd", "{usd}", (s.ORG, s.TEAM, s.GEN_AI_REQUEST_MODEL), "Cost in dollars."),
+    _counter(
+        "guardproxy.saved.usd",
+        "{usd}",
+        (s.ORG, s.MODE),
+        "Dollars that requests answered here would have cost at least; observe: that would not have been spent.",
+    ),
     _counter("guardproxy.prices.unknown", "{request}", (s.GEN_AI_REQUEST_MODEL,), "Requests whose price nobody knows."),
     _counter("guardproxy.budget.rejections", "{request}", (s.SCOPE_OF_BUDGET, s.DIMENSION), "Requests denied."),
+    _gauge("guardproxy.budget.limit", "{unit}", BUDGET, "Limit of an org's or team's budget, in its own unit.", "max"),
+    _gauge("guardproxy.budget.used", "{unit}", BUDGET, "What is used of it now, holds left out.", "max"),
+    _gauge("guardproxy.budget.window.end", "s", BUDGET, "When it ends, seconds since 1970; 0: never.", "max"),
     _histogram("guardproxy.overhead.duration", "s", (s.PHASE,), FAST, "Our own work on a turn, store included."),
     _histogram("guardproxy.store.operation.duration", "s", (s.STORE_OP, s.ERROR_TYPE), STORE, "Trips to the store."),
     _counter("guardproxy.store.fallbacks", "{fallback}", (s.STORE_MODE,), "Turns decided without the store."),
@@ -132,6 +171,7 @@ TABLE: tuple[Instrument, ...] = (
         "Attempts by upstream, where there are several.",
     ),
     _counter("guardproxy.upstream.asides", "{time}", (s.UPSTREAM, s.REASON), "Times an upstream was put aside."),
+    _histogram("guardproxy.detector.duration", "s", (s.RULE,), DETECT, "Time of one detector, on one turn in 256."),
     _counter("guardproxy.detector.errors", "{error}", (s.RULE,), "Detectors that raised; the turn went on."),
     _counter("guardproxy.shed", "{request}", (s.REASON,), "Requests turned away because of load."),
     _counter("guardproxy.auth.refused", "{request}", (s.REASON,), "Requests turned away because of their key."),
@@ -142,11 +182,27 @@ TABLE: tuple[Instrument, ...] = (
     _counter("guardproxy.telemetry.spans", "{span}", (s.RESULT,), "Spans queued, exported or failed to be exported."),
     _counter("guardproxy.telemetry.errors", "{error}", (s.REASON,), "Errors inside telemetry; nothing else noticed."),
     _gauge("guardproxy.build_info", "{info}", (s.VERSION, s.SEMCONV), "1, labelled with what is running.", "max"),
+    *_LATEST,
 )
 """Every instrument, in the order of exposition."""
+
+LATEST = frozenset(instrument.name for instrument in _LATEST)
+"""Names of those that are only there with `telemetry.genai_metrics: both`."""
 
 BY_NAME = {instrument.name: instrument for instrument in TABLE}
 """Instrument by its dotted name."""
 
 GAUGES = frozenset(instrument.name for instrument in TABLE if instrument.kind == "gauge")
 """Names of those that say how things are now, not how often something was."""
+
+FROM_THE_START: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("guardproxy.faults", ()),
+    ("guardproxy.store.fallbacks", ("open",)),
+    ("guardproxy.store.changes", ("down",)),
+    ("guardproxy.store.changes", ("up",)),
+    ("guardproxy.shed", ("in_flight",)),
+)
+"""Counters that are there at 0: one that comes up with its first event shows no rise, and no alert sees it."""
+
+OF_SPANS = ("queued", "exported", "failed", "dropped")
+"""What becomes of spans; those are there, too, where any are sent."""

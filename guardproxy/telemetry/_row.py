@@ -37,7 +37,7 @@ class Row:
     )
 
     def __init__(self, key: Key, find: Callable[[str, Labels], Cell]) -> None:
-        method, route, status, error, org, agent, surface, *rest = key
+        method, route, status, error, org, team, agent, surface, *rest = key
         client = (s.OPERATIONS.get(str(surface), ""), *rest)
         model = rest[1]
         self.find = find
@@ -54,7 +54,7 @@ class Row:
             "output_size": ("gen_ai.client.token.usage", (*client, "output")),
             "input": ("guardproxy.tokens", (org, model, "input")),
             "output": ("guardproxy.tokens", (org, model, "output")),
-            "cost": ("guardproxy.cost.usd", (org, model)),
+            "cost": ("guardproxy.cost.usd", (org, team, model)),
         }
         self.request: Cell | None = None
         self.turns: Cell | None = None
@@ -85,6 +85,7 @@ def key_of(report: TurnReport) -> Key:
         report.status,
         report.error_type,
         report.org,
+        report.team,
         report.agent,
         report.surface,
         report.provider,

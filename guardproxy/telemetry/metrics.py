@@ -1,31 +1,26 @@
 """Counters and histograms in plain Python (the SDK's own cost several times as much), all derived from reports.
 
-Labels are bounded: the first values of each label keep their names, later ones become `_other`; an instrument has at
-most `MAX_SERIES` series. Each event goes through `Meter.add` or `Meter.observe`, in the order of the table's labels.
+Labels and series are bounded (`_bounds`). Each event goes through `Meter.add` or `Meter.observe`, in the order of the
+table's labels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.model import Flag, Kind, Step
 from guardproxy.errors import StoreError
 from guardproxy.telemetry import semconv as s
+from guardproxy.telemetry._bounds import Bounds
 from guardproxy.telemetry._instruments import BY_NAME, FAST, HTTP, STORE, TABLE, D, Instrument, T
 from guardproxy.telemetry._row import MAX_ROWS, Cell, Key, Row, key_of, put
-from guardproxy.telemetry._snapshot import Series, Snapshot
+from guardproxy.telemetry._snapshot import Exemplar, Exemplars, Series, Snapshot, bucket_of
 from guardproxy.telemetry.ending import RunEnd
 from guardproxy.telemetry.report import Attempt, TurnReport
 
-__all__ = ["BY_NAME", "MAX_SERIES", "TABLE", "Meter", "RunMetrics", "tool_outcome"]
+__all__ = ["BY_NAME", "TABLE", "Meter", "RunMetrics", "tool_outcome"]
 
-MAX_SERIES = 2000
-"""Series of one instrument, as in the OpenTelemetry SDK; what comes later is counted with every label `_other`."""
-MAX_VALUES = {s.ORG: 200, s.GEN_AI_TOOL: 100, s.GEN_AI_REQUEST_MODEL: 100, s.GEN_AI_RESPONSE_MODEL: 100}
-"""How many values a label may take; they come from clients, so that the first ones win."""
-MAX_VALUES_ELSE = 50
-"""For every other label."""
-_MAX_CHARS = 100
 _CALL = Kind.CALL  # by name it costs a third of a microsecond
 _FAILED, _UNANSWERED = int(Flag.FAILED), int(Flag.UNANSWERED)  # as plain numbers: an enum's `&` costs a microsecond
 _MAX_ALIASES = 4096  # raw label tuples remembered for speed, per instrument
@@ -34,12 +29,13 @@ _MAX_ALIASES = 4096  # raw label tuples remembered for speed, per instrument
 class _Cells:
     """The series of one instrument; `alias` finds a series by the raw label values without bounding them again."""
 
-    __slots__ = ("alias", "buckets", "instrument", "series")
+    __slots__ = ("alias", "buckets", "exemplars", "instrument", "series")
 
     def __init__(self, instrument: Instrument) -> None:
         self.instrument = instrument
         self.buckets = instrument.buckets
         self.series: Series = {}
+        self.exemplars: Exemplars = {}
         self.alias: dict[tuple[object, ...], list[float]] = {}
 
 
@@ -49,7 +45,7 @@ class Meter:
     def __init__(self, started_ns: int = 0) -> None:
         self._started_ns = started_ns
         self._cells = {instrument.name: _Cells(instrument) for instrument in TABLE}
-        self._values: dict[str, set[str]] = {}
+        self._bounds = Bounds()
 
     def add(self, name: str, labels: tuple[object, ...], value: float = 1.0) -> None:
         """Raise a counter. `labels` in the order of the table; KeyError or ValueError for what is not in it."""
@@ -71,42 +67,50 @@ class Meter:
         cells = self._cells[name]
         (cells.alias.get(labels) or self._cell(cells, labels))[0] = value
 
+    def replace(self, name: str, rows: Mapping[tuple[str, ...], float]) -> None:
+        """Set every series of a gauge; one that is not named is gone."""
+        cells = self._cells[name]
+        fresh: Series = {}
+        for labels, value in rows.items():
+            fresh.setdefault(self._bounds.key(cells.instrument, labels), [value])[0] = value
+        cells.alias, cells.series = {}, fresh
+
     def event(self, name: str, labels: Mapping[str, object], value: float) -> None:
-        """Count, set or observe, as `name` is; `guardproxy.` may be left out. `labels` by name or its last word."""
+        """Count, set or observe, as `name` is; `guardproxy.` may be left out. `labels` by name or its last word.
+
+        KeyError, ValueError: there is none of that name, or a label that it does not have.
+        """
         instrument = BY_NAME.get(name) or BY_NAME[f"guardproxy.{name}"]
         row = tuple(labels.get(label, labels.get(label.rpartition(".")[2], "")) for label in instrument.labels)
+        if labels.keys() - {*instrument.labels, *(label.rpartition(".")[2] for label in instrument.labels)}:
+            raise ValueError(f"{name} has the labels {instrument.labels}, not {tuple(labels)}")
         kinds = {"counter": self.add, "gauge": self.put, "histogram": self.observe}
         kinds[instrument.kind](instrument.name, row, value)
 
+    def exemplify(self, name: str, labels: tuple[object, ...], value: float, where: Exemplar) -> None:
+        """Remember in which trace a value of a histogram was seen: the newest of its bucket."""
+        cells = self._cells[name]
+        key = self._bounds.key(cells.instrument, labels)
+        cells.exemplars.setdefault(key, {})[bucket_of(cells.buckets, value)] = where
+
     def snapshot(self, now_ns: int) -> Snapshot:
         """A copy of everything that has been counted."""
-        series = {
-            name: {labels: list(cell) for labels, cell in list(cells.series.items())}
-            for name, cells in self._cells.items()
-            if cells.series
+        used = [(name, cells) for name, cells in self._cells.items() if cells.series]
+        series = {name: {labels: list(cell) for labels, cell in list(cells.series.items())} for name, cells in used}
+        seen = {
+            name: {labels: dict(found) for labels, found in list(cells.exemplars.items())}
+            for name, cells in used
+            if cells.exemplars
         }
-        return Snapshot(self._started_ns, now_ns, series)
+        return Snapshot(self._started_ns, now_ns, series, seen)
 
     def _cell(self, cells: _Cells, labels: tuple[object, ...]) -> list[float]:
-        instrument = cells.instrument
-        key = tuple(self._bound(label, value) for label, value in zip(instrument.labels, labels, strict=True))
-        if key not in cells.series and len(cells.series) >= MAX_SERIES - 1:  # one is kept for the overflow
-            key = (s.OTHER,) * len(key)
-        cell = cells.series.setdefault(key, [0.0] * instrument.width)
+        key = self._bounds.key(cells.instrument, labels)
+        cell = cells.series.setdefault(key, [0.0] * cells.instrument.width)
         if len(cells.alias) >= _MAX_ALIASES:
             cells.alias.clear()
         cells.alias[labels] = cell
         return cell
-
-    def _bound(self, label: str, value: object) -> str:
-        text = str(value)[:_MAX_CHARS].encode(errors="replace").decode()
-        known = self._values.setdefault(label, set())
-        if text in known or not text:
-            return text
-        if len(known) >= MAX_VALUES.get(label, MAX_VALUES_ELSE):
-            return s.OTHER
-        known.add(text)
-        return text
 
 
 def tool_outcome(step: Step) -> str:
@@ -118,10 +122,11 @@ def tool_outcome(step: Step) -> str:
 
 
 class RunMetrics:
-    """Derives every metric from reports."""
+    """Derives every metric from reports. `latest`: those of the newest GenAI conventions, too (see `_latest`)."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: Meter, *, latest: bool = False) -> None:
         self._meter = meter
+        self._latest = latest
         self._rows: dict[Key, Row] = {}
 
     def turn(self, report: TurnReport, trips: tuple[float, ...]) -> None:
@@ -144,17 +149,41 @@ class RunMetrics:
         if report.eventful:
             self._events(report)
 
-    def run(self, run: RunEnd, *, adopted: bool) -> None:
-        """Count the end of a run. `adopted`: its agent is traced by others, who count model and tool calls too."""
+    def run(self, run: RunEnd, *, adopted: bool, seen: tuple[int, str, str] | None = None) -> None:
+        """Count the end of a run. `adopted`: its agent is traced by others, who count model and tool calls too.
+
+        `seen`: when (ns), and the trace and root span that show it.
+        """
         meter, outcome = self._meter, (run.outcome,)
+        seconds = max(0, run.ended_ms - run.started_ms) / 1e3
         meter.add("guardproxy.sessions", (run.org, run.agent, run.outcome, run.rule))
-        meter.observe("guardproxy.session.duration", outcome, max(0, run.ended_ms - run.started_ms) / 1e3)
-        meter.observe("guardproxy.session.turns", outcome, run.turns)
-        meter.observe("guardproxy.session.tool_calls", outcome, run.tool_calls)
-        meter.observe("guardproxy.session.cost.usd", outcome, run.cost_microusd / 1e6)
+        amounts = (
+            ("guardproxy.session.duration", seconds),
+            ("guardproxy.session.turns", run.turns),
+            ("guardproxy.session.tool_calls", run.tool_calls),
+            ("guardproxy.session.cost.usd", run.cost_microusd / 1e6),
+        )
+        for name, amount in amounts:
+            meter.observe(name, outcome, amount)
+            if seen is not None:
+                meter.exemplify(name, outcome, amount, (amount, *seen))
         if not adopted:
             meter.observe("gen_ai.invoke_agent.inference_calls", (run.agent,), run.turns)
             meter.observe("gen_ai.invoke_agent.tool_calls", (run.agent,), run.tool_calls)
+            if self._latest:
+                meter.observe("gen_ai.invoke_agent.duration", (run.agent,), seconds)
+
+    def exemplify(self, report: TurnReport, trace_id: str, span_id: str) -> None:
+        """The turn's trace shows what its request and its last attempt took."""
+        row = self._rows.get(key_of(report)) or self._row(report)
+        seconds = (report.ended_ns - report.started_ns) / 1e9
+        name, labels = row.where["request"]
+        self._meter.exemplify(name, labels, seconds, (seconds, report.ended_ns, trace_id, span_id))
+        last = report.attempts[-1] if report.attempts else None
+        if last is not None and not last.error_type and report.surface in s.OPERATIONS:
+            seconds = (last.ended_ns - last.started_ns) / 1e9
+            name, labels = row.where["duration"]
+            self._meter.exemplify(name, labels, seconds, (seconds, last.ended_ns, trace_id, span_id))
 
     def _row(self, report: TurnReport) -> Row:
         if len(self._rows) >= MAX_ROWS:
@@ -205,20 +234,31 @@ class RunMetrics:
             ):
                 if amount:
                     self._meter.add("guardproxy.tokens", (report.org, report.model, kind), amount)
+                    if self._latest:
+                        self._latest_tokens(row, kind, amount)
         if report.cost_microusd:
             (row.cost or row.open("cost"))[0] += report.cost_microusd / 1e6
         if report.retries:
             failed = next((attempt.error_type for attempt in report.attempts if attempt.error_type), "")
             self._meter.add("guardproxy.upstream.retries", (report.provider, failed), report.retries)
 
+    def _latest_tokens(self, row: Row, kind: str, amount: int) -> None:
+        client = row.where["first_chunk"][1]
+        if client[0] in s.INFERENCE:
+            side = "output" if kind == "reasoning" else "input"
+            self._meter.add(f"gen_ai.client.inference.usage.{kind}.{side}_tokens", (*client, "unknown"), amount)
+
     def _judgement(self, report: TurnReport) -> None:
         action, mode = report.intervention
         if action:
             row = (report.org, action, report.decision.rule, mode)
             self._meter.add("guardproxy.interventions", row)
+        for amount, of in zip(report.saved_microusd, ("enforce", "observe"), strict=True):
+            if amount:
+                self._meter.add("guardproxy.saved.usd", (report.org, of), amount / 1e6)
         refused = report.decision.refused
         if refused is not None and action == "deny" and mode == "enforce":
-            self._meter.add("guardproxy.budget.rejections", (refused.scope, refused.dimension))
+            self._meter.add("guardproxy.budget.rejections", (refused.scope, DIMENSIONS[refused.dimension].setting))
 
     def _events(self, report: TurnReport) -> None:
         add, org = self._meter.add, report.org

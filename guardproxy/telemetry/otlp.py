@@ -8,43 +8,27 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    Gauge,
-    Histogram,
-    HistogramDataPoint,
-    Metric,
-    MetricExportResult,
-    MetricsData,
-    NumberDataPoint,
-    ResourceMetrics,
-    ScopeMetrics,
-    Sum,
-)
+from opentelemetry.sdk.metrics.export import MetricExportResult
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from guardproxy.telemetry import semconv as s
 from guardproxy.telemetry._encode import encode_spans
-from guardproxy.telemetry._instruments import TABLE, Instrument
-from guardproxy.telemetry._snapshot import Series, Snapshot
+from guardproxy.telemetry._points import metrics_data
+from guardproxy.telemetry._snapshot import Snapshot
 
 PERIOD_SECONDS = 15.0
 """Between two pushes of metrics: Prometheus' usual scrape interval."""
 QUEUE = 16384
-"""Spans waiting at most: a few seconds of a busy worker; what does not fit is dropped and counted."""
+"""Spans waiting at most, those under way included: a few seconds of a busy worker. What does not fit is dropped."""
 EXPORT_SECONDS = 10
 """One export, retries included: the SDK's default."""
 
 _log = logging.getLogger(__name__)
-_CUMULATIVE = AggregationTemporality.CUMULATIVE
 
 
 def resource(service: str, instance: str, version: str) -> Resource:
@@ -79,14 +63,23 @@ class SpanPush:
 
     def __init__(self, endpoint: str, count: Callable[[str, int], None]) -> None:
         self._count = count
+        self._taken = self._told = 0  # each is written by one thread only
         self._exporter = SpanSender(endpoint=endpoint.rstrip("/") + "/v1/traces", timeout=EXPORT_SECONDS)
-        told = _Counted(self._exporter, count, _Health("spans", endpoint))
+        told = _Counted(self._exporter, self._tell, _Health("spans", endpoint))
         self._processor = BatchSpanProcessor(told, max_queue_size=QUEUE)
 
     def emit(self, span: ReadableSpan) -> None:
-        """Take a finished span; never blocks, drops the oldest when full (queued, but neither exported nor failed)."""
+        """Take a finished span; never blocks, drops it where too many wait. The SDK's queue alone would not say so."""
+        if self._taken - self._told >= QUEUE:
+            self._count("dropped", 1)
+            return
+        self._taken += 1
         self._count("queued", 1)
         self._processor.on_end(span)
+
+    def _tell(self, result: str, number: int) -> None:
+        self._told += number
+        self._count(result, number)
 
     def close(self) -> None:
         """Send what is left. Blocks; bounded by the caller."""
@@ -119,10 +112,13 @@ class _Counted(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send one batch."""
-        result = self._exporter.export(spans)
-        sent = result is SpanExportResult.SUCCESS
-        self._count("exported" if sent else "failed", len(spans))
-        self._health.tell(sent=sent)
+        sent = False
+        try:
+            result = self._exporter.export(spans)
+            sent = result is SpanExportResult.SUCCESS
+        finally:
+            self._count("exported" if sent else "failed", len(spans))
+            self._health.tell(sent=sent)
         return result
 
     def shutdown(self) -> None:
@@ -168,46 +164,3 @@ class MetricPush:
     def _push(self) -> None:
         data = metrics_data(self._snapshot(), self._resource)
         self._health.tell(sent=self._exporter.export(data) is MetricExportResult.SUCCESS)
-
-
-def metrics_data(snapshot: Snapshot, who: Resource) -> MetricsData:
-    """The SDK's own form of a snapshot: cumulative, dotted names."""
-    taken = snapshot.taken_ns or time.time_ns()
-    metrics = [
-        Metric(instrument.name, instrument.help, instrument.unit, _data(instrument, rows, snapshot.started_ns, taken))
-        for instrument in TABLE
-        if (rows := snapshot.series.get(instrument.name))
-    ]
-    scope = ScopeMetrics(InstrumentationScope(s.SCOPE), metrics, "")
-    return MetricsData([ResourceMetrics(who, [scope], "")])
-
-
-def _data(instrument: Instrument, rows: Series, start: int, end: int) -> Sum | Gauge | Histogram:
-    if instrument.kind == "histogram":
-        points = [_bucketed(instrument, labels, values, start, end) for labels, values in rows.items()]
-        return Histogram(points, _CUMULATIVE)
-    numbers = [
-        NumberDataPoint(_attributes(instrument, labels), start, end, values[0]) for labels, values in rows.items()
-    ]
-    return Gauge(numbers) if instrument.kind == "gauge" else Sum(numbers, _CUMULATIVE, True)
-
-
-def _bucketed(
-    instrument: Instrument, labels: tuple[str, ...], values: list[float], start: int, end: int
-) -> HistogramDataPoint:
-    counts = [int(value) for value in values[1:]]
-    return HistogramDataPoint(
-        attributes=_attributes(instrument, labels),
-        start_time_unix_nano=start,
-        time_unix_nano=end,
-        count=sum(counts),
-        sum=values[0],
-        bucket_counts=counts,
-        explicit_bounds=instrument.buckets,
-        min=None,  # type: ignore[arg-type]  # not kept; the encoder leaves None out, 0 would be a claim
-        max=None,  # type: ignore[arg-type]  # the SDK takes None for unknown
-    )
-
-
-def _attributes(instrument: Instrument, labels: tuple[str, ...]) -> dict[str, str]:
-    return {key: value for key, value in zip(instrument.labels, labels, strict=True) if value}

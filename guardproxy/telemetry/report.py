@@ -95,7 +95,8 @@ class TurnReport:
     last given; `state`: the run's from now on, "" or active, paused, need_human, waiting, closed.
     `user`, `labels`: whom and what the client names; never a label of a metric. `team`, `key`: ids of the virtual key
     and of its team, never the key. `policy`: which one decided, and its version. `adopted`: whether a run's trace is
-    that of its first request. `trace_id`: in hex, as the answer's header has it.
+    that of its first request. `trace_id`: in hex, as the answer's header has it. `saved_microusd`: what was not spent
+    at least, and in observe mode would not have been (`http.charging`).
     A report without `session` is a pass-through request: it is counted and no more.
     """
 
@@ -149,6 +150,7 @@ class TurnReport:
     labels: tuple[tuple[str, str], ...] = ()
     policy: str = ""
     team: str = ""
+    saved_microusd: tuple[int, int] = (0, 0)
     key: str = ""
     adopted: bool = True
     trace_id: str = ""

@@ -36,6 +36,7 @@ GEN_AI_REQUEST_STREAM: Final = "gen_ai.request.stream"
 GEN_AI_RESPONSE_ID: Final = "gen_ai.response.id"
 GEN_AI_RESPONSE_MODEL: Final = "gen_ai.response.model"
 GEN_AI_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
+GEN_AI_TOKEN_MODALITY: Final = "gen_ai.token.modality"
 GEN_AI_TOKEN_TYPE: Final = "gen_ai.token.type"
 GEN_AI_TOOL: Final = "gen_ai.tool.name"
 GEN_AI_TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
@@ -105,9 +106,11 @@ RESULT: Final = "guardproxy.result"
 SEMCONV: Final = "guardproxy.semconv"
 TOKEN_TYPE: Final = "guardproxy.token.type"
 VERSION: Final = "guardproxy.version"
+WINDOW: Final = "guardproxy.budget.window"
 
 METRIC_ONLY: Final = frozenset(
-    {PHASE, STORE_OP, STORE_MODE, CHECK, REASON, RESULT, SEMCONV, TOKEN_TYPE, VERSION, GEN_AI_TOKEN_TYPE}
+    {PHASE, STORE_OP, STORE_MODE, CHECK, REASON, RESULT, SEMCONV, TOKEN_TYPE, VERSION, WINDOW}
+    | {GEN_AI_TOKEN_MODALITY, GEN_AI_TOKEN_TYPE}
 )
 """Labels that never appear on a span."""
 
@@ -126,6 +129,9 @@ OPERATIONS: Final = {
     "embeddings": "embeddings",
 }
 """API surface -> `gen_ai.operation.name`; a surface that is not here gets no `gen_ai` telemetry (pass-through)."""
+
+INFERENCE: Final = frozenset({"chat", "text_completion"})
+"""Operations that v0.1.0 calls inference; embeddings are none."""
 
 VERSION_OF_GENAI: Final = "genai-0.1.0"
 """The conventions these names were taken from; shown by `guardproxy.build_info`."""

@@ -101,8 +101,8 @@ class Spans:
                 last = self._chat(report, attempt, number, operation, turn, base)
         return trace.id, last
 
-    def run(self, run: RunEnd) -> None:
-        """Send the root span of a run that has ended, or of a stretch of it."""
+    def run(self, run: RunEnd) -> tuple[int, str, str] | None:
+        """Send the root span of a run that has ended, or of a stretch of it; when (ns), and its ids, if it was sent."""
         segment = Segment(run.traceparent, run.segment, run.segment_ms)
         known = self._traces.get((run.org, run.session, run.started_ms))
         if known is not None and known.segment.number == run.segment:
@@ -110,7 +110,7 @@ class Spans:
         else:
             trace = self._trace(run.org, run.session, run.started_ms, segment)
         if not trace.sent:
-            return
+            return None
         base = flat(run, run.segment)
         name, parent, attributes = "guardproxy.session", None, of_run(run, base)
         if trace.caller is None:
@@ -124,6 +124,7 @@ class Spans:
         name = f"{name} {clean(run.agent)}".rstrip()
         links = self._previous(run.org, run.session, run.started_ms, segment)
         self._send(name, SpanKind.INTERNAL, trace.root, parent, times, attributes, status, links)
+        return times[1], f"{trace.id:032x}", f"{trace.root.span_id:016x}"
 
     def _abandoned(self, run: RunEnd, trace: Trace, base: Attributes) -> None:
         """Calls of the last answer whose results never came: without a length, since nobody saw them run."""

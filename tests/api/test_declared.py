@@ -101,6 +101,10 @@ def test_order_of_headers_is_the_designs() -> None:
         ({"user-agent": "opencode/1.18.33"}, "opencode"),
         ({"user-agent": "QwenCode/0.24.4 (linux; x64)"}, "qwen-code"),
         ({"user-agent": "curl/8"}, ""),
+        ({"user-agent": "curl/8", "x-guardproxy-agent": " nightly build "}, "nightly build"),
+        ({"user-agent": "codex/1", "x-guardproxy-agent": "reviewer"}, "reviewer"),
+        ({"user-agent": "codex/1", "x-guardproxy-agent": ""}, "codex"),
+        ({"user-agent": "codex/1", "x-guardproxy-agent": "x" * 300}, "codex"),
         ({}, ""),
     ],
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tests.surfaces import OTHERS
 
 from .cells import CELLS, OFF, ON, TWO, Row
+from .surfaces import NEIGHBOURS
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ for _name in OTHERS:
     BARS[f"{_name} M"] = Bar(f"CPU of reading requests, {_name} ÷ chat, M", "×", 3.0, 1.5)
     BARS[f"{_name} L"] = Bar(f"CPU of reading requests, {_name} ÷ chat, L", "×", 3.0, 1.5)
     BARS[f"{_name} chunk"] = Bar(f"CPU per streamed chunk, {_name} ÷ chat", "×", 2.0, 1.1)
+for _name in NEIGHBOURS:
+    BARS[f"{_name} read"] = Bar(f"CPU of reading a request, {_name} ÷ chat, 10 KB", "×", 3.0, 1.1)
+BARS["completions chunk"] = Bar("CPU per streamed chunk, completions ÷ chat", "×", 2.5, 1.1)
 
 
 def pairs(rows: Sequence[Row], cell: str, key: str, first: str, second: str) -> list[tuple[float, float]]:

@@ -135,6 +135,10 @@ async def test_healthz_and_metrics() -> None:
         async with request("GET", "/metrics") as metrics:
             assert metrics.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
             assert "\nguardproxy_build_info{" in await metrics.text()
+        accept = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"}
+        async with request("GET", "/metrics", headers=accept) as metrics:
+            assert metrics.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+            assert (await metrics.text()).endswith("\n# EOF\n")
 
 
 PANIC = [

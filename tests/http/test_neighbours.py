@@ -73,6 +73,7 @@ async def test_counted_priced_and_untouched(store: Store, heard: Heard, name: st
             assert (report.surface, report.route) == (path.rsplit("/", 1)[1], path)
             assert (report.usage.input, report.usage.output, report.usage.estimated) == (given, made, False)
             assert report.cost_microusd == cost
+            assert name != "embedding" or (report.outcome, report.view.thread) == ("", "aside")
             got = running.provider.got[-1]
             assert got.path == path + "?a=1"
             sent = running.provider.sent[-1]
@@ -180,6 +181,26 @@ async def test_an_error_of_the_provider_is_passed_on_and_costs_nothing(store: St
         assert {*(await counters(store)).values()} == {(0, 0)}
 
 
+@pytest.mark.parametrize("name", ASKED)
+async def test_a_client_that_leaves_holds_nothing(store: Store, name: str) -> None:
+    """The place is free again, whatever its request has cost."""
+    path, body, _ = ASKED[name]
+    async with live(store, prices=PRICES, budgets=[budget("org", "concurrent_requests", 1, None)]) as running:
+        never = asyncio.Event()
+        running.provider.script = lambda _got: Said(raw=b"{}", wait=never.wait())
+        asking = asyncio.ensure_future(running.post(body, path=path))
+        async with asyncio.timeout(5):
+            while not running.provider.got:
+                await asyncio.sleep(0.005)
+            assert await counters(store) == {"n:org: concurrent_requests": (0, 1)}
+            asking.cancel()
+            while await counters(store) != {"n:org: concurrent_requests": (0, 0)}:
+                await asyncio.sleep(0.005)
+        never.set()
+        running.provider.script = said
+        assert (await post(running, name)).status == 200
+
+
 async def test_a_stream_that_breaks_off_is_told_and_paid_for(store: Store, heard: Heard) -> None:
     async with live(store, heard) as running:
         event = b"data: " + json.dumps({**completion("x" * 400), "choices": [{"text": "x" * 400}]}).encode() + b"\n\n"
@@ -201,6 +222,22 @@ async def test_the_same_again_is_no_loop(store: Store, name: str, headers: Json)
             answer = await post(running, name, headers)
             assert (answer.status, answer.verdict, answer.rule) == (200, "pass", "")
             assert "x-guardproxy-notice" not in answer.headers
+
+
+async def test_nothing_is_kept_of_an_embedding_that_is_nobodys(store: Store) -> None:
+    """There are many of them, and no run comes back to one."""
+    async with live(store, budgets=[budget("org", "cost_usd", 1)]) as running:
+        running.provider.script = said
+        for _ in range(3):
+            answer = await post(running, "embedding")
+            assert answer.headers["x-guardproxy-session-id"].startswith("aside ")
+        named = await post(running, "embedding", {"x-guardproxy-session-id": "aside x"})
+        assert named.headers["x-guardproxy-session-id"] == "aside%20x"
+        kept = [key.decode() for key in await store._client.command("KEYS", "gp:{default}:*") if b":k:" not in key]
+        assert not [key for key in kept if "aside " in key], kept
+        assert "gp:{default}:s:aside%20x" in kept
+        assert await store._client.command("ZRANGE", "gp:{default}:idle", "0", "-1") == [b"aside%20x"]
+        assert await store._client.command("ZCARD", "gp:{default}:holds") == 0
 
 
 async def test_an_embedding_is_no_turn_and_not_the_main_thread(store: Store) -> None:
@@ -307,3 +344,17 @@ async def test_an_answer_about_what_was_paid_before_is_not_paid_again(store: Sto
             assert answer.status == 200
         await running.proxy.quiet()
         assert {*(await counters(store)).values()} <= {(0, 0)}
+
+
+async def test_what_passes_passes_and_what_is_known_is_refused(store: Store) -> None:
+    """`policy.unmetered: pass` means it; but what was spent there is missing to all that is metered."""
+    budgets = [budget("org", "cost_usd", 0.001)]
+    async with live(store, prices=PRICES, budgets=budgets, policy={"unmetered": "pass"}) as running:
+        running.provider.script = lambda _got: Said(raw=ANSWERS["json"][2])
+        for _ in range(3):
+            assert (await running.post(IMAGES, path="/v1/images/generations")).status == 200
+            await running.proxy.quiet()
+        for name in ASKED:
+            refused = await post(running, name)
+            assert (refused.status, refused.json["error"]["code"]) == (400, "budget_exceeded")
+        assert {*(await counters(store)).values()} == {(3 * 1010, 0)}

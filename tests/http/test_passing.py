@@ -221,3 +221,40 @@ async def test_a_client_that_leaves(store: Store) -> None:
                 break
             await asyncio.sleep(0.01)
         assert running.proxy.in_flight == 0
+
+
+async def test_pieces_go_on_as_they_come_both_ways(store: Store) -> None:
+    """Neither body is waited for: the provider has the first piece before the second is sent, and so has the client."""
+    got: asyncio.Queue[bytes] = asyncio.Queue()
+    send_on, answer_on = asyncio.Event(), asyncio.Event()
+
+    async def piecewise(request: web.BaseRequest) -> web.StreamResponse:
+        async for part in request.content.iter_any():
+            await got.put(part)
+        response = web.StreamResponse(headers={"Content-Type": "audio/mpeg"})
+        await response.prepare(request)
+        await response.write(b"one")
+        await answer_on.wait()
+        await response.write(b"two")
+        return response
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"first"
+        await send_on.wait()
+        yield b"second"
+
+    async with serve(piecewise) as url, live(store, upstream={"url": f"{url}/v1"}) as running, asyncio.timeout(10):
+        kind = {"Content-Type": "multipart/form-data; boundary=x"}
+        for path in ("/v1/audio/transcriptions", "/openai/deployments/d/audio/transcriptions"):
+            send_on.clear()
+            answer_on.clear()
+            asking = asyncio.ensure_future(
+                running.client.request("POST", running.url + path, data=parts(), headers=kind)
+            )
+            assert await got.get() == b"first"
+            send_on.set()
+            assert await got.get() == b"second"
+            answer = await asking
+            assert await answer.content.readany() == b"one"
+            answer_on.set()
+            assert await answer.read() == b"two"

@@ -41,12 +41,14 @@ OUTCOMES = {
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_outcome(name: str) -> None:
     decided, ended, expected = OUTCOMES[name]
-    turn = SimpleNamespace(decision=Decision(*decided), outcome=Outcome(*ended))
+    asks = [SimpleNamespace(aside=aside) for aside in (False, True)]
+    turn, beside = [SimpleNamespace(decision=Decision(*decided), outcome=Outcome(*ended), ask=ask) for ask in asks]
 
     ours, theirs = (View("s", "main", 1, 0, main=main) for main in (True, False))
 
     assert reporting._outcome(turn, ours) == expected  # type: ignore[arg-type]
     assert reporting._outcome(turn, theirs) == (expected if expected == "denied" else ""), "a sub-agent's end"  # type: ignore[arg-type]
+    assert reporting._outcome(beside, ours) == "", "no turn"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

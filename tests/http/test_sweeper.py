@@ -61,6 +61,30 @@ async def test_idle_runs_are_closed(last: bytes, closed: list[str]) -> None:
     assert [run.outcome for run in telemetry.closed] == closed
 
 
+ASIDE = RECORD.replace(b"main", b"aside")
+ASIDES = {
+    "an embedding after the answer": ([RECORD % b"finished", ASIDE % b""], KNOWN, ["finished"]),
+    "a title beside a run that was left": ([RECORD % b"", ASIDE % b"finished"], KNOWN, ["abandoned"]),
+    "embeddings alone are no run": ([ASIDE % b"", ASIDE % b""], KNOWN, []),
+    "but for one that a person has ended": ([ASIDE % b""], replace(KNOWN, closed="operator"), ["cut"]),
+    "nothing": ([], replace(KNOWN, closed="operator"), []),
+}
+
+
+@pytest.mark.parametrize("name", ASIDES)
+async def test_what_is_no_turn_is_no_end(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    records, known, closed = ASIDES[name]
+    telemetry, store = FakeTelemetry(), FakeStore(idle=[known])
+
+    async def kept(_org: str, _session: str) -> list[bytes]:
+        return records
+
+    monkeypatch.setattr(store, "records", kept)
+    await Sweeper(store, telemetry, (), 7).round()  # type: ignore
+
+    assert [run.outcome for run in telemetry.closed] == closed
+
+
 def test_sums() -> None:
     made = run_of(KNOWN, [read_record(RECORD % b""), read_record(RECORD % b"finished")])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from guardproxy.core import budget
 from guardproxy.core.fact import BOUNDARY
 from guardproxy.core.model import Line
 from guardproxy.errors import GuardError
+from guardproxy.store import runs
 from guardproxy.store.approvals import Approval
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
@@ -450,3 +452,37 @@ async def test_texts_of_a_turn_that_was_not_admitted_are_kept_beside_its_thread(
     assert len(kept) == 64
     assert "m69" in kept
     assert "r1" not in kept
+
+
+async def test_the_tally_says_of_each_run_what_a_look_at_it_says(store: Store) -> None:
+    """Page by page, also of those that wait for people since before the quarter of an hour in which runs are active."""
+    ends: list[dict[str, Any]] = [
+        {},
+        {"status": "need_human"},
+        {"status": "waiting"},
+        {"close": "cycle"},
+        {"close": "budget.turns", "close_session": True},
+        {"pause": "loop", "pause_why": "why"},
+    ]
+    for number in range(3 * len(ends)):
+        agent = Agent(store, session=f"s{number}")
+        await agent.begin()
+        await agent.settle("own", **ends[number % len(ends)])
+    looked = Counter(known.state for known in await store.list_sessions(ORG))
+    tally = await store.runs.tally(ORG)
+    await store.idle_sessions(0, offset_ms=MINUTE)
+    later = await store.runs.tally(ORG)
+
+    assert looked.pop("closed") == 6
+    assert tally == looked == {"active": 3, "paused": 3, "need_human": 3, "waiting": 3}
+    assert later == {"active": 0, "paused": 3, "need_human": 3, "waiting": 3}
+    assert await store.runs.tally("nobody") == dict.fromkeys(looked, 0)
+
+
+async def test_the_tally_goes_through_all_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "PAGE", 3)
+    for number in range(7):
+        await Agent(store, session=f"s{number}").turn()
+    assert (await store.runs.tally(ORG))["active"] == 7
+    monkeypatch.setattr(runs, "MOST", 6)
+    assert (await store.runs.tally(ORG))["active"] == 6

@@ -84,6 +84,7 @@ def turn(number: int = 1, **changes) -> TurnReport:
         "ended_ns": start + 2 * SECOND + SECOND // 1000,
         "turn": number,
         "agent": "codex",
+        "team": "core",
         "model": "gpt-4o",
         "response_model": "gpt-4o-2024-08-06",
         "response_id": "chatcmpl-1",

@@ -1,8 +1,7 @@
-"""The files in `deploy/` and `grafana/` parse and name what exists; the committed dashboard is the generated one."""
+"""The files in `deploy/` parse and name what exists; dashboards and alerts: tests/grafana."""
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -10,66 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from grafana import build, panels
 from guardproxy import _kinds, config
 from guardproxy.core.tool_rules import ToolRules
-from guardproxy.telemetry import semconv
-from guardproxy.telemetry.metrics import TABLE
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-SCRAPED = {
-    instrument.prometheus + suffix
-    for instrument in TABLE
-    for suffix in (("_bucket", "_sum", "_count") if instrument.kind == "histogram" else ("",))
-}
-LABELS = {label.replace(".", "_") for instrument in TABLE for label in instrument.labels} | {"le", "job"}
-RULES = [rule for group in yaml.safe_load((DEPLOY / "rules.yml").read_text())["groups"] for rule in group["rules"]]
 YAML_FILES = sorted(
     path for path in DEPLOY.rglob("*") if path.suffix in (".yaml", ".yml") and path.parent.name != "templates"
 )
-
-
-def labels_in(expression: str) -> set[str]:
-    """Label names in selectors and groupings."""
-    selectors = " ".join(re.findall(r"\{([^}]*)\}", expression))
-    groupings = ",".join(re.findall(r"by \(([^)]*)\)", expression))
-    return set(re.findall(r"(\w+)\s*=", re.sub(r'"[^"]*"', "", selectors))) | set(re.findall(r"\w+", groupings))
-
-
-def test_the_committed_dashboard_is_the_generated_one():
-    assert (ROOT / "grafana/runs.json").read_text() == build.runs(), "run: python -m grafana.build"
-
-
-@pytest.mark.parametrize("expression", [*panels.expressions(), *(rule["expr"] for rule in RULES)])
-def test_what_is_queried_exists(expression):
-    names = panels.metric_names(expression)
-
-    assert names <= SCRAPED
-    assert names or "up{" in expression
-    assert labels_in(expression) <= LABELS
-
-
-@pytest.mark.parametrize("name", ["guardproxy_no_such_total", "guardproxy_session_turns"])
-def test_a_wrong_name_would_be_found(name):
-    assert not panels.metric_names(f"sum by (le) (rate({name}[5m]))") <= SCRAPED
-
-
-def test_the_trace_query_names_attributes_that_spans_have():
-    names = set(re.findall(r"span\.([\w.]+)", panels.CUT_OFF_RUNS))
-
-    assert names
-    assert names <= semconv.SPAN_ATTRIBUTES
-
-
-def test_the_dashboard_is_tied_to_no_installation():
-    board = json.loads(build.runs())
-    sources = {panel["datasource"]["uid"] for panel in board["panels"] if panel["type"] != "row"}
-
-    assert board.get("id") is None
-    assert sources == {"${datasource}", "${tempo}"}
-    assert board["uid"] == "guardproxy-runs"
-    assert len({panel["title"] for panel in board["panels"]}) == len(board["panels"])
 
 
 @pytest.mark.parametrize("path", YAML_FILES, ids=lambda path: path.name)

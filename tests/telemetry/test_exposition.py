@@ -6,7 +6,7 @@ import re
 
 from hypothesis import given, strategies as st
 
-from guardproxy.telemetry.exposition import render
+from guardproxy.telemetry.exposition import accepted, render, render_open
 from guardproxy.telemetry.metrics import Meter, RunMetrics
 from tests.telemetry.reports import life
 
@@ -79,3 +79,36 @@ def test_any_label_value_survives(text):
     _, samples = parse(render(counted.snapshot(1)))
 
     assert [dict(labels)["gen_ai_agent_name"] for _, labels in samples] == [text]
+
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+def test_open_metrics_shows_the_traces_of_buckets_and_ends():
+    counted = meter()
+    labels = ("cut",)
+    counted.observe("guardproxy.session.turns", labels, 40)
+    counted.exemplify("guardproxy.session.turns", labels, 40, (40.0, 1_800_000_000_500_000_000, TRACE, SPAN))
+    snapshot = counted.snapshot(1)
+    text = render_open(snapshot)
+    plain = [line.split(" # ")[0] for line in text.splitlines()]
+
+    shown = f'le="64.0"}} 1 # {{trace_id="{TRACE}",span_id="{SPAN}"}} 40 1800000000.500'
+    assert [line for line in text.splitlines() if " # {" in line] == [
+        'guardproxy_session_turns_bucket{guardproxy_outcome="cut",' + shown
+    ]
+    assert plain[-1] == "# EOF"
+    assert "# TYPE guardproxy_turns counter" in plain
+    assert "TYPE guardproxy_turns_total" not in text
+    _, samples = parse("\n".join(plain[:-1]) + "\n")
+    _, before = parse(render(snapshot))
+    assert {(name, value) for (name, _), value in samples.items()} == {(n, v) for (n, _), v in before.items()}
+    assert "# {" not in render(snapshot)
+
+
+def test_it_is_given_to_whoever_asks_for_it():
+    prometheus = (
+        "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,*/*;q=0.1"
+    )
+
+    assert [accepted(header) for header in (prometheus, "text/plain", "", "*/*")] == [True, False, False, False]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
+import guardproxy
 from guardproxy.core.model import Decision, Flag, Line, Usage
 from guardproxy.telemetry import RunEnd, semconv
+from guardproxy.telemetry._bounds import MAX_SERIES, MAX_VALUES
 from guardproxy.telemetry.ending import run_end
-from guardproxy.telemetry.metrics import BY_NAME, MAX_SERIES, MAX_VALUES, MAX_VALUES_ELSE, TABLE, Meter, RunMetrics
+from guardproxy.telemetry.metrics import BY_NAME, TABLE, Meter, RunMetrics
 from guardproxy.telemetry.report import Attempt, Objected, Server
 from tests.telemetry.reports import SECOND, cut, eventful, life, nudged, refused, step, turn, view
 
@@ -54,8 +58,11 @@ CLIENT = ("chat", "openai", "gpt-4o", "gpt-4o-2024-08-06", "api.openai.com")
         (turn(1), "guardproxy.tokens", ("acme", "gpt-4o", "input"), 1000),
         (turn(1), "guardproxy.tokens", ("acme", "gpt-4o", "cache_read"), 400),
         (turn(1), "guardproxy.tokens", ("acme", "gpt-4o", "reasoning"), 0),
-        (turn(1), "guardproxy.cost.usd", ("acme", "gpt-4o"), 0.0015),
-        (turn(1, cost_microusd=None), "guardproxy.cost.usd", ("acme", "gpt-4o"), 0),
+        (turn(1), "guardproxy.cost.usd", ("acme", "core", "gpt-4o"), 0.0015),
+        (turn(1, decision=DENIED, saved_microusd=(40, 0)), "guardproxy.saved.usd", ("acme", "enforce"), 0.00004),
+        (turn(1, decision=OBSERVED, saved_microusd=(0, 1500)), "guardproxy.saved.usd", ("acme", "observe"), 0.0015),
+        (turn(1), "guardproxy.saved.usd", ("acme", "enforce"), 0),
+        (turn(1, cost_microusd=None), "guardproxy.cost.usd", ("acme", "core", "gpt-4o"), 0),
         (turn(2), "guardproxy.tool.calls", ("read_file", "ok"), 1),
         (turn(2, steps=(step(flags=Flag.FAILED),)), "guardproxy.tool.calls", ("read_file", "error"), 1),
         (turn(2, steps=(step(flags=Flag.UNANSWERED),)), "guardproxy.tool.calls", ("read_file", "abandoned"), 1),
@@ -216,30 +223,30 @@ def test_label_values_are_bounded(names):
     rows = meter.snapshot(1).series["guardproxy.turns"]
 
     assert sum(row[0] for row in rows.values()) == len(names)
-    assert len(rows) <= MAX_VALUES_ELSE + 2  # the empty one and `_other`
+    assert len(rows) <= MAX_VALUES[semconv.GEN_AI_AGENT] + 2  # the empty one and `_other`
     assert all(len(text) <= 100 for labels in rows for text in labels)
 
 
 def test_the_first_values_keep_their_names_and_the_rest_is_other():
     meter = Meter()
     for number in range(150):
-        meter.add("guardproxy.cost.usd", ("acme", f"model-{number}"))
+        meter.add("guardproxy.cost.usd", ("acme", "", f"model-{number}"))
     rows = meter.snapshot(1).series["guardproxy.cost.usd"]
 
-    assert ("acme", "model-0") in rows
-    assert rows["acme", semconv.OTHER] == [150 - MAX_VALUES[semconv.GEN_AI_REQUEST_MODEL]]
+    assert ("acme", "", "model-0") in rows
+    assert rows["acme", "", semconv.OTHER] == [150 - MAX_VALUES[semconv.GEN_AI_REQUEST_MODEL]]
 
 
 def test_series_are_bounded():
     meter = Meter()
     for org in range(100):
         for model in range(90):
-            meter.add("guardproxy.cost.usd", (f"org-{org}", f"model-{model}"))
+            meter.add("guardproxy.cost.usd", (f"org-{org}", "", f"model-{model}"))
     rows = meter.snapshot(1).series["guardproxy.cost.usd"]
 
     assert len(rows) == MAX_SERIES
     assert sum(row[0] for row in rows.values()) == 9000
-    assert (semconv.OTHER, semconv.OTHER) in rows
+    assert (semconv.OTHER,) * 3 in rows
 
 
 def test_aliases_are_bounded():
@@ -303,3 +310,28 @@ def test_two_orders_of_time_make_no_negative_duration():
     RunMetrics(meter).run(end, adopted=False)
 
     assert value(meter.snapshot(1).series, "guardproxy.session.duration", "abandoned") == 0
+
+
+@pytest.mark.parametrize("labels", [{"provider": "openai"}, {"gen_ai.provider.nam": "x"}])
+def test_a_label_that_a_metric_does_not_have_is_a_fault(labels):
+    """It would be lost without a word: the last word of gen_ai.provider.name is `name`."""
+    with pytest.raises(ValueError, match="has the labels"):
+        Meter().event("upstream.retries", labels, 1)
+
+
+def calls_of_count():
+    """(file, metric, names of labels) of every rare event that the code counts, as far as it says so in one place."""
+    for file in sorted(Path(guardproxy.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "count" and len(node.args) >= 2:
+                name, labels = node.args[:2]
+                if isinstance(name, ast.Constant) and isinstance(labels, ast.Dict):
+                    yield file.name, name.value, [key.value for key in labels.keys]
+
+
+def test_every_event_that_is_counted_has_the_labels_of_its_metric():
+    found = list(calls_of_count())
+
+    assert len(found) >= 12
+    for _, name, labels in found:
+        Meter().event(name, dict.fromkeys(labels, "x"), 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import signal
 import socket
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from contextlib import closing
 
 import pytest
@@ -30,7 +32,7 @@ async def test_shutdown_sends_everything():
         spans = telemetry.snapshot().series["guardproxy.telemetry.spans"]
 
         assert len(sink.spans) == 300 * 3 - 1
-        assert spans == {("exported",): [899.0], ("queued",): [899.0]}
+        assert spans == {("exported",): [899.0], ("queued",): [899.0], ("failed",): [0.0], ("dropped",): [0.0]}
 
 
 async def test_a_second_shutdown_does_nothing():
@@ -164,3 +166,67 @@ def test_nothing_is_lost_on_sigterm():
 
         assert len(sink.spans) == 299
         assert sink.points("guardproxy.turns")[0][1].as_double == 100
+
+
+async def test_metrics_say_in_which_trace_a_value_was_seen():
+    with otlp_sink() as sink:
+        telemetry = Telemetry(settings(otlp_endpoint=sink.url), KEY, "test")
+        for report in life():
+            telemetry.report(report)
+        await telemetry.shutdown(5)
+        trace = {span.trace_id.hex() for span in sink.spans}
+        (root,) = [span for span in sink.spans if span.name.startswith("invoke_agent")]
+        (_, turns), (_, cost) = (
+            sink.points("guardproxy.session.turns")[0],
+            sink.points("guardproxy.session.cost.usd")[0],
+        )
+        requests = [one for _, point in sink.points("http.server.request.duration") for one in point.exemplars]
+
+        for point in (turns, cost):
+            (seen,) = point.exemplars
+            assert (seen.trace_id, seen.span_id) == (root.trace_id, root.span_id)
+        assert turns.exemplars[0].as_double == 7
+        assert len({one.trace_id.hex() for one in requests} & trace) == 1
+        assert {one.span_id for one in requests} <= {span.span_id for span in sink.spans}
+
+
+async def test_what_is_not_in_a_trace_is_no_exemplar():
+    with otlp_sink() as sink:
+        telemetry = Telemetry(settings(otlp_endpoint=sink.url, sample_ratio=0), KEY, "test")
+        for report in life():
+            telemetry.report(report)
+        await telemetry.shutdown(5)
+
+        assert sink.points("guardproxy.session.turns")
+        assert not [name for name, rows in telemetry.snapshot().exemplars.items() if rows]
+
+
+def test_spans_that_find_no_place_are_counted(monkeypatch):
+    """The queue of the SDK drops the oldest without a word; ours says how many."""
+    counts = collections.Counter()
+    push = otlp.SpanPush("http://127.0.0.1:1", lambda result, number: counts.update({result: number}))
+    processor = push._processor
+    monkeypatch.setattr(otlp, "QUEUE", 5)
+    monkeypatch.setattr(push, "_processor", types.SimpleNamespace(on_end=lambda span: None))
+    for _ in range(8):
+        push.emit(None)
+    push._tell("failed", 2)
+    for _ in range(3):
+        push.emit(None)
+
+    assert counts == {"queued": 7, "dropped": 4, "failed": 2}
+    processor.shutdown()
+
+
+class _Raises(otlp.SpanExporter):
+    def export(self, spans):
+        raise RuntimeError("broken")
+
+
+def test_an_exporter_that_raises_has_failed():
+    told = []
+    exporter = otlp._Counted(_Raises(), lambda *one: told.append(one), otlp._Health("spans", "x"))
+    with pytest.raises(RuntimeError):
+        exporter.export([1, 2, 3])
+
+    assert told == [("failed", 3)]

@@ -91,3 +91,36 @@ def test_no_counter_falls_when_a_worker_dies():
     fleet.put("3", snapshot(1))
     assert fleet.total().series[TURNS]["acme", "codex"] == [28]
     assert fleet.total(snapshot(1)).series[TURNS]["acme", "codex"] == [35]
+
+
+ONE = ("0" * 31 + "1", "0" * 15 + "1")
+
+
+def seen(at_ns: int, value: float) -> Snapshot:
+    meter = Meter()
+    meter.observe("guardproxy.session.turns", ("cut",), value)
+    meter.exemplify("guardproxy.session.turns", ("cut",), value, (value, at_ns, *ONE))
+    return meter.snapshot(1)
+
+
+def test_exemplars_are_carried_and_the_newest_of_a_bucket_stays():
+    carried = [Snapshot.from_json(one.to_json()) for one in (seen(5, 3), seen(9, 4), seen(7, 3), seen(1, 100))]
+    (found,) = merge(carried).exemplars["guardproxy.session.turns"].values()
+
+    assert sorted(found.values()) == [(4, 9, *ONE), (100, 1, *ONE)]
+
+
+def test_exemplars_of_a_dead_worker_stay():
+    fleet = Fleet()
+    fleet.put("1", seen(5, 3))
+    fleet.retire("1")
+
+    assert fleet.total().exemplars == seen(5, 3).exemplars
+
+
+def test_a_gauge_forgets_what_is_no_more():
+    meter = Meter()
+    meter.replace("guardproxy.sessions.active", {("active",): 4.0, ("paused",): 1.0})
+    meter.replace("guardproxy.sessions.active", {("active",): 2.0})
+
+    assert meter.snapshot(1).series["guardproxy.sessions.active"] == {("active",): [2]}
