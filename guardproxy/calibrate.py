@@ -195,6 +195,7 @@ def _json(found: Found, groups: Sequence[Group]) -> str:
                 "limit": one.now,
                 "above_limit": one.above_now,
                 "proposed": one.proposed,
+                "above_proposed": one.above,
                 "setting": f"policy.limits.{one.measure.scope}.{one.measure.setting}",
             }
             for one in group.figures

@@ -208,7 +208,9 @@ def _replay(given: argparse.Namespace) -> int:
 
 
 def _trace(given: argparse.Namespace) -> int:
-    if afar.wanted(given):
+    if given.source and (given.admin or given.json):
+        raise ConfigError("trace --from FILE reads the file alone: leave out --admin and --json")
+    if not given.source and afar.wanted(given):
         afar.trace(_reaching(given), given)
         return OK
     from guardproxy.http import reach, trace  # noqa: PLC0415 - heavy

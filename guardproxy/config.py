@@ -141,15 +141,19 @@ class Config(Section):
         return {name: _upstreams.without_password(url) for name, url in found.items()}
 
     def warnings(self) -> list[str]:
-        """What the document says in vain, in sentences."""
+        """What the document says in vain, and what it lacks without being wrong, in sentences."""
         default = self.has_default and bool(self.upstreams)
         keyless = {one.name: one.url for one in self.upstreams if not one.api_key}
+        unpaid: list[str] = []
         if self.auth.mode == "keys":  # then no client's key goes anywhere
-            keyless = {}
+            sole = {"": self.upstream.url} if self.has_default and not self.upstream.api_key else {}
+            unpaid, keyless = [*_upstreams.unpaid(sole | keyless)], {}
         elif default and not self.upstream.api_key:
             keyless[_upstreams.RESERVED] = self.upstream.url
         found = list(_upstreams.warnings(self.upstreams, self.prices.models, default=default, keyless=keyless))
-        return found + list(self._vain())
+        if self.telemetry.capture_content in ("event_only", "span_and_event"):
+            found.append("telemetry.capture_content: events are not sent; span_only puts the texts on spans")
+        return found + unpaid + list(self._vain())
 
     def _vain(self) -> Iterator[str]:
         """Rules of policies, tools and budgets that can never match."""
@@ -230,6 +234,7 @@ def _defaults(document: _document.Document, env: Mapping[str, str]) -> None:
     for dotted, value in (
         ("upstream.url", env.get("OPENAI_BASE_URL")),
         ("telemetry.otlp_endpoint", env.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
+        ("telemetry.capture_content", env.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT")),
         ("telemetry.genai_metrics", "both" if NEWEST in env.get("OTEL_SEMCONV_STABILITY_OPT_IN", "") else ""),
         ("store.data_dir", f"{home}/guardproxy"),
     ):

@@ -126,6 +126,7 @@ WRONG = {
     "no object": (("approvals", "approve", "a1", "--args", "[]"), 2, "--args:"),
     "nothing said": (("approvals", "answer", "q1", " "), 2, "TEXT:"),
     "no such trace": (("trace", "none"), 1, "no session"),
+    "a file besides": (("trace", "run-1", "--from", "log", "--json"), 2, "leave out --admin and --json"),
     "no URL": (("trace", "run-1", "--admin", "example"), 2, "must be a URL"),
 }
 

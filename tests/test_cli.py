@@ -80,7 +80,7 @@ def test_failure_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "panic", "on", "--admin", "http://127.0.0.1:9")
 
     assert code == 1
-    assert err.startswith("guardproxy: no proxy answers at http://127.0.0.1:9")
+    assert err == "guardproxy: no proxy answers at http://127.0.0.1:9 (Connection refused)\n"
     assert err.count("\n") == 1
 
 

@@ -809,3 +809,29 @@ def test_every_default_can_be_written_out() -> None:
     assert again.policy_value() == plain.policy_value()
     assert again.rules_value() == plain.rules_value()
     assert again.price_table() == plain.price_table()
+
+
+CAPTURE = {
+    "NO_CONTENT": ("no_content", False),
+    "SPAN_ONLY": ("span_only", True),
+    "SPAN_AND_EVENT": ("span_and_event", True),
+    "EVENT_ONLY": ("event_only", False),
+    "true": ("span_only", True),
+    "false": ("no_content", False),
+    "": ("no_content", False),
+}
+
+
+@pytest.mark.parametrize(("said", "expected"), CAPTURE.items())
+def test_the_variable_for_content_is_honoured(said: str, expected: tuple[str, bool]) -> None:
+    env = {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": said}
+    found = config.load(None, env, {})[0]
+
+    assert (found.telemetry.capture_content, found.telemetry.captures) == expected
+    assert any("events are not sent" in one for one in found.warnings()) == ("event" in expected[0])
+    assert config.load(None, env, {"telemetry.capture_content": "no_content"})[0].telemetry.captures is False
+
+
+def test_a_pattern_that_is_none_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"telemetry\.redact.*is no regular expression"):
+        load(tmp_path, "telemetry: {redact: ['(']}")

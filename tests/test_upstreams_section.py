@@ -135,3 +135,24 @@ COVERS = [
 @pytest.mark.parametrize(("glob", "other", "covers"), COVERS)
 def test_covers(glob: str, other: str, covers: bool) -> None:
     assert _upstreams.covers(glob, other) is covers
+
+
+UNPAID = {
+    # what the file says: who gets no key
+    "the default one": ("auth: keys", ["upstream"]),
+    "with a key": ("auth: keys\nupstream: {api_key: k}", []),
+    "with a name and a password": ("auth: keys\nupstream: {url: 'https://a:b@m.example.com/v1'}", []),
+    "a server of one's own": ("auth: keys\nupstream: {url: 'http://models:8000/v1'}", []),
+    "the client's key goes on": ("auth: passthrough", []),
+    "one of two": (
+        "auth: keys\nupstreams: [{name: a, url: 'https://a.com'}, {name: b, url: 'https://b.com', api_key: k}]",
+        ["upstreams.a"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNPAID)
+def test_who_gets_no_key_is_named(tmp_path: Path, name: str) -> None:
+    text, where = UNPAID[name]
+
+    assert [line.partition(":")[0] for line in load(tmp_path, text).warnings()] == where

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from guardproxy.api import _splice
 from guardproxy.errors import BadAsk
 
 IN_PATH = "x-guardproxy-path-model"
@@ -39,6 +41,29 @@ def model_of(parsed: Mapping[str, object], headers: Mapping[str, str] = NO_HEADE
     if not isinstance(model, str):
         raise wrong("model", "a string")
     return model
+
+
+def one_model(body: bytes) -> None:
+    """Refuse a body that names its model twice, however it spells that: providers differ in which one they take (the
+    first, the last; some look at no capital letters), and what a key may ask for, and what that costs, is of one.
+    """
+    low = body.lower()
+    if low.count(b'"model"') < TWICE and not (b"\\u00" in low and _ESCAPED.search(low)):
+        return  # nearly always: no second key, and none of which letters are written as their numbers
+    try:
+        text = _splice.mask(body)
+        names = [key.lower() for key, _ in _splice.pairs(text, _splice.root(text))]
+    except (ValueError, IndexError):
+        return  # a body that only forgiving readers take: what it is has been read by one
+    if names.count("model") >= TWICE:
+        raise BadAsk("`model` is given twice; which one holds is not plain.", code="invalid_json", param="model")
+
+
+TWICE = 2
+"""Times that a key must not be said."""
+
+_ESCAPED = re.compile(rb'"(?:m|\\u00[46]d)(?:o|\\u00[46]f)(?:d|\\u00[46]4)(?:e|\\u00[46]5)(?:l|\\u00[46]c)"')
+"""The key, with any of its letters as its number."""
 
 
 def boolean(parsed: Mapping[str, object], key: str) -> bool:

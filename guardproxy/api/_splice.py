@@ -75,16 +75,19 @@ def _container_end(text: bytes, at: int) -> int:
 
 def members(text: bytes, at: int) -> dict[str, Span]:
     """Key to span of value, of the object at `at` of a mask. Of a repeated key the last counts, as parsers have it."""
-    found: dict[str, Span] = {}
+    return dict(pairs(text, at))
+
+
+def pairs(text: bytes, at: int) -> Iterator[tuple[str, Span]]:
+    """All keys of the object at `at` of a mask, repeated ones too, with the spans of their values."""
     at = skip(text, at + 1)
     while text[at] == _QUOTE:
         end = text.index(b'"', at + 1) + 1
         key = peek(text[at:end])  # a masked key is none that anybody looks for
         start = skip(text, skip(text, end) + 1)
         end = value_end(text, start)
-        found[str(key)] = start, end
+        yield str(key), (start, end)
         at = _next(text, end)
-    return found
 
 
 def items(text: bytes, at: int) -> Iterator[Span]:

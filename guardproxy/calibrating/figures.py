@@ -53,7 +53,8 @@ MEASURES = (
 class Figures:
     """One measure of one agent's finished runs. `percentiles` are as in `PERCENTS`, None = of too few runs.
 
-    `proposed` None: too few runs, or all of them are 0. `now`: the tightest limit in force. `bars` count the runs in
+    `proposed` None: too few runs, or all of them are 0; `above`: how many of the runs it would have ended. `now`: the
+    tightest limit in force. `bars` count the runs in
     `BINS` equal parts from 0 to the largest.
     """
 
@@ -62,6 +63,7 @@ class Figures:
     percentiles: tuple[float | None, ...]
     largest: float
     proposed: float | None
+    above: int
     now: float | None
     above_now: int
     bars: tuple[int, ...]
@@ -124,7 +126,8 @@ def _figures(measure: Measure, finished: Sequence[Run], limits: Sequence[Limit],
     proposed = propose(percentile(values, 95), margin) if enough else None
     if proposed is not None and measure.scale == 1:
         proposed = float(ceil(proposed))
-    return Figures(measure, len(values), told, values[-1], proposed, now, above, _bars(values))
+    beyond = 0 if proposed is None else sum(value > proposed for value in values)
+    return Figures(measure, len(values), told, values[-1], proposed, beyond, now, above, _bars(values))
 
 
 def _told(values: Sequence[float], percent: int) -> float | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from guardproxy.calibrating.fate import Fates
 from guardproxy.calibrating.figures import ENOUGH, PERCENTS, Figures, Group
-from guardproxy.calibrating.tables import dollars, fragment, number
+from guardproxy.calibrating.tables import dollars, fragment, number, proposal
 from guardproxy.errors import ConfigError
 
 _WIDTH, _HEIGHT, _LABELS = 480, 120, 34
@@ -68,7 +68,7 @@ def _group(group: Group) -> Iterable[str]:
 def _row(one: Figures) -> list[str]:
     now = ["", ""] if one.now is None else [number(one.now), str(one.above_now)]
     told = [number(value) for value in one.percentiles]
-    return [one.measure.name, str(one.sample), *told, number(one.largest), *now, number(one.proposed)]
+    return [one.measure.name, str(one.sample), *told, number(one.largest), *now, proposal(one)]
 
 
 def _fates(fates: Sequence[Fates]) -> Iterable[str]:

@@ -90,6 +90,11 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if value == int(value) or value >= 1000 else f"{value:,.4g}"
 
 
+def proposal(one: Figures) -> str:
+    """The proposed limit, with how many of the runs that it comes from it would have ended."""
+    return f"{number(one.proposed)} ({one.above} above)" if one.above else number(one.proposed)
+
+
 def plot(bars: Sequence[int]) -> str:
     """The bars as blocks; one run is seen, too."""
     top = max(bars, default=0)
@@ -110,7 +115,7 @@ def _table(console: Console, group: Group) -> None:
     for one in group.figures:
         told = [number(value) for value in one.percentiles]
         now = ("", "") if one.now is None else (number(one.now), str(one.above_now))
-        row = (f"  {one.measure.name}", str(one.sample), *told, number(one.largest), *now, number(one.proposed))
+        row = (f"  {one.measure.name}", str(one.sample), *told, number(one.largest), *now, proposal(one))
         table.add_row(*map(Text, row), Text(plot(one.bars)))
     console.print(table)
     if group.finished < ENOUGH_FOR_P99:

@@ -69,7 +69,7 @@ class Proxy:
 
     org = DEFAULT_ORG
     where = ""  # options with which commands reach its store
-    incoming = "adopt"  # what becomes of a client's `traceparent`: adopt, link, ignore
+    incoming, captures = "adopt", False  # what becomes of a client's `traceparent`; whether texts are put on spans
 
     def __init__(
         self,

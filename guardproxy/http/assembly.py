@@ -76,6 +76,7 @@ def assemble(
     )
     # Paths of this machine are nothing for who has a key.
     proxy.where, proxy.incoming = where if config.auth.mode == "none" else "", _incoming(config)
+    proxy.captures = config.telemetry.captures
     return proxy
 
 

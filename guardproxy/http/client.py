@@ -38,7 +38,8 @@ def ask(admin: str, method: str, path: str, body: Any = None, token: str = "") -
         said = error.read(2000).decode(errors="replace").strip()
         raise _refusal(admin, error.code, said, sent=bool(token)) from error
     except (OSError, ValueError) as error:
-        raise GuardError(f"no proxy answers at {admin} ({error})") from error
+        inner = getattr(error, "reason", None) or error  # what urllib wraps
+        raise GuardError(f"no proxy answers at {admin} ({getattr(inner, 'strerror', None) or inner})") from error
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):

@@ -257,7 +257,7 @@ def _globs(param: str, given: Sequence[str]) -> tuple[str, ...]:
     if bad or len(globs) > MOST:
         raise BadAsk(f"must be at most {MOST} patterns of at most {LONGEST_GLOB} characters, no spaces", param=param)
     if param == "routes" and (wrong := next((one for one in globs if not one.startswith(("/v1/", "*"))), "")):
-        raise BadAsk(f"{wrong!r} must begin with /v1/, such as /v1/embeddings", param=param)
+        raise BadAsk(f"{wrong!r} must begin with /v1/, such as /v1/rerank", param=param)
     for one in globs:
         _no_secret(param, one)
     return globs

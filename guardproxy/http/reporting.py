@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from guardproxy.core import pricing, scoped_exemption, session
 from guardproxy.core.edit import AppendText
 from guardproxy.core.model import Kind, Rung, Step, Usage
 from guardproxy.core.view import View
-from guardproxy.http import closing, heading
+from guardproxy.http import closing, heading, quoting
 from guardproxy.telemetry.report import Attempt, Objected, Server, TurnReport
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def _more(report: TurnReport, turn: Turn, view: View) -> None:
     report.user = ask.declared.user
     report.labels = ask.declared.labels
     report.policy = turn.chosen.label
+    if turn.proxy.captures:
+        report.said = partial(quoting.said, turn)
     report.team = turn.tenant.team
     report.key = turn.tenant.key
 

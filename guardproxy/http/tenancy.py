@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 CREDENTIALS = ("Authorization", "api-key", "x-api-key")
 """Headers in which clients send their key: OpenAI's, Azure's, Anthropic's."""
 
+NOT_THEIRS = ("x-goog-api-key", "OpenAI-Organization", "OpenAI-Project")
+"""Headers beside those that say who pays at the provider: with a key of ours that is the operator's to say."""
+
 CACHE_S = 1.5
 """Seconds for which a worker believes what it has read of a key. With the time to read it a revocation takes 2."""
 
@@ -114,11 +117,11 @@ class Tenancy:
         return None
 
     def onward(self, headers: CIMultiDictProxy[str]) -> CIMultiDictProxy[str]:
-        """The headers of a request without our keys: what may go on to the provider."""
+        """The headers of a request without our keys, and without a word on who pays: what may go on to the provider."""
         if self._mode == "passthrough":
             return headers
         kept = CIMultiDict(headers)
-        for name in CREDENTIALS:
+        for name in (*CREDENTIALS, *NOT_THEIRS):
             kept.popall(name, None)
         return CIMultiDictProxy(kept)
 

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 from guardproxy._telemetry import TelemetrySection
 from guardproxy.errors import GuardError
 from guardproxy.telemetry import log, semconv
-from guardproxy.telemetry._ids import read_segment, read_traceparent, run_ids
+from guardproxy.telemetry._ids import read_traceparent, trace_of
 from guardproxy.telemetry._instruments import FROM_THE_START, OF_SPANS
 from guardproxy.telemetry._latest import latest
 from guardproxy.telemetry._rounds import Recent, Round
 from guardproxy.telemetry._snapshot import Fleet, Snapshot, merge
+from guardproxy.telemetry.content import Redactor
 from guardproxy.telemetry.ending import RunEnd, run_end, segment_end
 from guardproxy.telemetry.metrics import Meter, RunMetrics
 from guardproxy.telemetry.report import CLOSING, Attempt, Objected, TurnReport
@@ -114,10 +115,7 @@ class Telemetry:
             if self._spans is not None:
                 trace_id = self._spans.trace(org, session, started_ms, told).id
             else:
-                segment = read_segment(told)
-                caller = read_traceparent(segment.caller)
-                own = run_ids(self._secret, org, session, started_ms, segment.number)
-                trace_id = caller.trace_id if caller else own[0]
+                trace_id = trace_of(self._secret, org, session, started_ms, told)
             self._ids.keep(key, (told, found := f"{trace_id:032x}"))
             return found
         except Exception:  # noqa: BLE001  # telemetry is never the cause of a failed request
@@ -283,7 +281,8 @@ class Telemetry:
             count(result, 0)
         who = otlp.resource(settings.service_name, instance, release)
         pusher = otlp.SpanPush(endpoint, count)
-        self._spans = Spans(self._secret, who, settings.sample_ratio, pusher.emit)
+        redact = Redactor(settings.redact) if settings.captures else None
+        self._spans = Spans(self._secret, who, settings.sample_ratio, pusher.emit, redact)
         self._closers = [pusher, otlp.MetricPush(endpoint, who, self._counted)]
 
     def _fault(self, reason: str) -> None:

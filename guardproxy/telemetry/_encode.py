@@ -103,7 +103,9 @@ _known: dict[tuple[str, object], bytes] = {}
 _MAX_KNOWN = 8192
 # A table a type, since True, 1 and 1.0 are one key.
 _TABLES: dict[type, dict[tuple[str, object], bytes]] = {str: _known, int: {}, bool: {}, tuple: {}}
-_ONCE = frozenset({s.APPROVAL, s.OVERHEAD, s.GEN_AI_RESPONSE_ID, s.GEN_AI_TOOL_CALL_ID, s.FP_CALL, s.FP_RESULT})
+_ONCE = s.CONTENT_ATTRIBUTES | frozenset(
+    {s.APPROVAL, s.OVERHEAD, s.GEN_AI_RESPONSE_ID, s.GEN_AI_TOOL_CALL_ID, s.FP_CALL, s.FP_RESULT}
+)
 """Attributes whose values hardly come twice."""
 
 

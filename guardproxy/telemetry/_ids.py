@@ -80,6 +80,13 @@ def run_ids(key: bytes, org: str, session: str, started_ms: int, segment: int = 
     return int.from_bytes(digest[:16], "big") or 1, int.from_bytes(digest[16:], "big") or 1
 
 
+def trace_of(key: bytes, org: str, session: str, started_ms: int, told: str) -> int:
+    """The trace id of a run. `told`: what the store says of it, or the header that its first request brought."""
+    segment = read_segment(told)
+    caller = read_traceparent(segment.caller)
+    return caller.trace_id if caller else run_ids(key, org, session, started_ms, segment.number)[0]
+
+
 def sampled(trace_id: int, ratio: float) -> bool:
     """Whether a run is traced: the same answer in every worker (the SDK's ratio rule, on the low 64 bits)."""
     return (trace_id & _LOW) < round(ratio * (_LOW + 1))

@@ -6,10 +6,12 @@ they name a stretch (`begin_ns`). Nothing here holds content: calls are names, i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from guardproxy.core.model import NO_FP, Decision, Fp, Step, Usage, value
 from guardproxy.core.view import View
+from guardproxy.telemetry.content import Said
 
 ACTED = frozenset({"nudge", "firm", "refuse", "repair", "finalize", "cut", "pause", "deny"})
 """Actions that are interventions; `pass` and `observe` are not."""
@@ -96,7 +98,8 @@ class TurnReport:
     `user`, `labels`: whom and what the client names; never a label of a metric. `team`, `key`: ids of the virtual key
     and of its team, never the key. `policy`: which one decided, and its version. `adopted`: whether a run's trace is
     that of its first request. `trace_id`: in hex, as the answer's header has it. `saved_microusd`: what was not spent
-    at least, and in observe mode would not have been (`http.charging`).
+    at least, and in observe mode would not have been (`http.charging`). `said`: gives the texts, where
+    they are captured.
     A report without `session` is a pass-through request: it is counted and no more.
     """
 
@@ -153,6 +156,7 @@ class TurnReport:
     saved_microusd: tuple[int, int] = (0, 0)
     key: str = ""
     adopted: bool = True
+    said: Callable[[], Said] | None = None
     trace_id: str = ""
 
     @property

@@ -108,6 +108,27 @@ TOKEN_TYPE: Final = "guardproxy.token.type"
 VERSION: Final = "guardproxy.version"
 WINDOW: Final = "guardproxy.budget.window"
 
+ADVICE: Final = "guardproxy.advice"
+GEN_AI_INPUT_MESSAGES: Final = "gen_ai.input.messages"
+GEN_AI_OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
+GEN_AI_SYSTEM: Final = "gen_ai.system_instructions"
+GEN_AI_TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+GEN_AI_TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"
+GEN_AI_TOOL_RESULT: Final = "gen_ai.tool.call.result"
+
+CONTENT_ATTRIBUTES: Final = frozenset(
+    {
+        ADVICE,
+        GEN_AI_INPUT_MESSAGES,
+        GEN_AI_OUTPUT_MESSAGES,
+        GEN_AI_SYSTEM,
+        GEN_AI_TOOL_ARGUMENTS,
+        GEN_AI_TOOL_DEFINITIONS,
+        GEN_AI_TOOL_RESULT,
+    }
+)
+"""What holds content: on spans only where it is captured (`telemetry.capture_content`)."""
+
 METRIC_ONLY: Final = frozenset(
     {PHASE, STORE_OP, STORE_MODE, CHECK, REASON, RESULT, SEMCONV, TOKEN_TYPE, VERSION, WINDOW}
     | {GEN_AI_TOKEN_MODALITY, GEN_AI_TOKEN_TYPE}
@@ -118,8 +139,8 @@ _NOT_NAMES = frozenset({SCOPE, OTHER})
 
 SPAN_ATTRIBUTES: Final = frozenset(
     value for key, value in list(globals().items()) if key.isupper() and isinstance(value, str)
-) - (METRIC_ONLY | _NOT_NAMES)
-"""Every attribute a span may carry; none of them holds content."""
+) - (METRIC_ONLY | _NOT_NAMES | CONTENT_ATTRIBUTES)
+"""Every attribute a span may carry where content is not captured; none of them holds any."""
 
 OPERATIONS: Final = {
     "chat": "chat",

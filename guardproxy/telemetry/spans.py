@@ -8,7 +8,8 @@
     `- execute_tool {tool}              INTERNAL  made up from a call and its result; linked to the chat span
 
 The trace of the session's first request is adopted when it brings one; its agent is then traced by others, so that
-tool spans are left out and the summary is `guardproxy.session {agent}` below the caller's span. No content anywhere.
+tool spans are left out and the summary is `guardproxy.session {agent}` below the caller's span. No content, unless the
+owner has it captured (`content`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from guardproxy.telemetry import semconv as s
 from guardproxy.telemetry._attributes import Attributes, Value, clean, flat, of_attempt, of_objected, of_run, of_turn
 from guardproxy.telemetry._ids import WHOLE, Caller, Segment, read_segment, read_traceparent, run_ids, sampled
 from guardproxy.telemetry._rounds import Recent, Round
+from guardproxy.telemetry.content import Redactor, Said, of_advice, of_chat, of_tool
 from guardproxy.telemetry.ending import RunEnd
 from guardproxy.telemetry.metrics import tool_outcome
 from guardproxy.telemetry.report import MOST_OBJECTED, Attempt, TurnReport
@@ -37,6 +39,8 @@ _SCOPE = InstrumentationScope(s.SCOPE)
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _UNSET, _ERROR = Status(StatusCode.UNSET), Status(StatusCode.ERROR)
 _REMEMBERED = 8192  # runs whose ids are kept ready
+NOTHING_SAID = Said()
+"""Of a turn whose texts are not captured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,19 @@ class Trace:
 
 
 class Spans:
-    """Turns reports into spans and hands them to `emit`. `ratio`: share of runs that are traced."""
+    """Turns reports into spans and hands them to `emit`. `ratio`: share of runs that are traced. `redact`: with the
+    texts, as it leaves them.
+    """
 
-    def __init__(self, key: bytes, resource: Resource, ratio: float, emit: Callable[[ReadableSpan], None]) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        resource: Resource,
+        ratio: float,
+        emit: Callable[[ReadableSpan], None],
+        redact: Redactor | None = None,
+    ) -> None:
+        self._redact = redact
         self._key = key
         self._resource = resource
         self._ratio = ratio
@@ -85,19 +99,24 @@ class Spans:
         if not trace.sent:
             return trace.id, 0
         base = flat(report, trace.segment.number)
+        said = report.said() if self._redact is not None and report.said is not None else NOTHING_SAID
         if trace.caller is None:
             for index, step in enumerate(report.steps):
                 if step.kind is _CALL:
-                    self._tool(report, index, step, before, trace, base)
+                    more = of_tool(said, index, step.tool, self._redact) if self._redact is not None else {}
+                    self._tool(report, index, step, before, trace, base | more if more else base)
         turn = self._turn(report, trace, base)
         action, mode = report.intervention
         if action:
-            self._intervention(report, action, mode, turn, base)
+            more = of_advice(said, self._redact) if self._redact is not None else {}
+            self._intervention(report, action, mode, turn, base | more)
         if report.objected:
             self._objected(report, turn, base)
         operation, last = s.OPERATIONS.get(report.surface), 0
         if operation is not None:
             for number, attempt in enumerate(report.attempts, 1):
+                if self._redact is not None and number == len(report.attempts):
+                    base = base | of_chat(said, self._redact)
                 last = self._chat(report, attempt, number, operation, turn, base)
         return trace.id, last
 

@@ -260,7 +260,7 @@ def test_text_is_bounded_and_counted() -> None:
     assert (len(watcher.text), watcher.text_chars) == (256 * 1024, 500_000)
 
 
-def test_a_line_of_ten_megabytes() -> None:
+def test_61_a_line_of_ten_megabytes() -> None:
     raw = sse(
         delta(tool_calls=[{"index": 0, "id": "c", "function": {"name": "f", "arguments": "x" * 3_000_000}}]),
         delta("stop"),

@@ -281,7 +281,7 @@ def test_a_stream_that_says_the_same_again_is_halted() -> None:
     assert b"guardproxy action=cut rule=repeated_text" in out
 
 
-def test_a_line_of_ten_megabytes() -> None:
+def test_61_a_line_of_ten_megabytes() -> None:
     text = "x" * 3_000_000
     delta = {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": text}
     added = {"type": "response.output_item.added", "output_index": 0, "item": {**CALL, "arguments": ""}}

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from . import bodies, cells, figures, micro, procs, surfaces, targets
+from . import bodies, cells, figures, hot_org, micro, procs, surfaces, targets
 from .cells import CELLS, OFF, ON, TWO, Cell, Row, Runner, Target
 from .redis_trips import Monitor, socket_of
 
@@ -134,6 +134,7 @@ def bench(args: argparse.Namespace, running: procs.Procs) -> int:
     if sink and not targets.exports(sink):
         notes.append(f"{ON}: nothing was exported, so its figures are not those of traces")
     parse = {shape: micro.parse_us(shape) for shape in ("G", "GG")}
+    print(hot_org.alone(600 if args.quick else hot_org.TURNS).line())
     return show(rows, figures.collect(rows, parse, extra), parse, notes)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from . import __main__ as main, bodies, cells, figures, procs, redis_trips
+from . import __main__ as main, bodies, cells, collector, figures, procs, redis_trips
 
 T1, T2 = 10_000_000_001, 10_000_000_002
 
@@ -238,3 +238,29 @@ def test_a_stand_in_replaces_all_variants() -> None:
     assert set(main.commands(["guardproxy-traces="])) == {"bare", "guardproxy", "guardproxy-2"}
     with pytest.raises(procs.BenchError, match="no other"):
         main.commands(["other=x"])
+
+
+def test_a_dead_collector_is_compared_within_a_round() -> None:
+    rows = [
+        {"cell": "S32", "target": target, "round": number, "cpu_us": cpu, "p50": 2 * cpu}
+        for number, (alive, dead) in enumerate([(100, 90), (200, 220), (100, 130)])
+        for target, cpu in (("alive", alive), ("dead", dead))
+    ]
+
+    assert collector.ratios(rows, "alive") == {("S32", "dead", "cpu_us"): 1.1, ("S32", "dead", "p50"): 1.1}
+
+
+def test_what_became_of_spans_is_read_off_the_metrics() -> None:
+    text = 'guardproxy_telemetry_spans_total{guardproxy_result="failed"} 512\nother 1\n'
+
+    assert collector.SENT.findall(text) == [("failed", "512")]
+
+
+def test_a_mute_collector_takes_a_connection_and_says_nothing() -> None:
+    import socket
+
+    with collector.mute() as url, socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), 5) as client:
+        client.sendall(b"POST / HTTP/1.1\r\n\r\n")
+        client.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            client.recv(1)

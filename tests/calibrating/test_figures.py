@@ -91,6 +91,12 @@ def test_units() -> None:
     assert (time.largest, time.now, time.above_now, time.proposed) == (90.5, 100, 0, 140)
 
 
+def test_a_proposal_says_whom_it_would_have_ended() -> None:
+    found = figures([*[run(10)] * 39, run(900)])
+
+    assert (found.proposed, found.above) == (15, 1)
+
+
 def test_what_is_not_known_is_not_measured() -> None:
     (group,) = groups([run()], ())
 

@@ -65,7 +65,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("zone", "kind", "at", "name", "first", "beyond"), TABLE)
-def test_windows(zone: str, kind: str, at: str, name: str, first: str, beyond: str) -> None:
+def test_11_windows(zone: str, kind: str, at: str, name: str, first: str, beyond: str) -> None:
     found = window(_zones.zone(zone, ms(at)), kind, ms(at))
     assert (found.name, shown(found.start_ms), shown(found.end_ms)) == (name, first, beyond)
 

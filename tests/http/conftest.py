@@ -28,6 +28,8 @@ OF_TENANTS = {
     "test_erase",
     "test_erasing",
     "test_exporting",
+    "test_gateway_budgets",
+    "test_hostile_tenants",
     "test_keyring",
     "test_keys",
     "test_metering",

@@ -462,7 +462,7 @@ async def test_one_upstream_is_told_nothing_of_all_this(store: Store, heard: Hea
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-async def test_what_may_have_been_sent_is_never_free(store: Store, heard: Heard, stream: bool) -> None:
+async def test_56_what_may_have_been_sent_is_never_free(store: Store, heard: Heard, stream: bool) -> None:
     """No answer in time: the hold stays charged, as an estimate, and is not asked again elsewhere."""
     entry = {"first_byte_seconds": 0.3, "idle_seconds": 0.3}
     async with several(

@@ -136,7 +136,7 @@ async def test_without_the_store(store: Store, closed: bool, monkeypatch: pytest
 
     monkeypatch.setattr(store.meter, "hold", away)
     async with live(store, budgets=[budget("org", "requests", 1)]) as running:
-        running.proxy.books._closed = closed
+        running.proxy.books._on_failure = "closed" if closed else "open"
         answer = await pass_on(running)
         assert answer.status == (503 if closed else 200)
         assert answer.headers.get("Retry-After") == ("1" if closed else None)

@@ -41,7 +41,7 @@ async def test_a_client_that_leaves_before_the_store_has_answered(store: Store, 
     slow = Slow(store)
     slow.gone = gone
     async with live(slow, budgets=[budget("org", "requests", 5, "total")]) as running:  # type: ignore[arg-type]
-        running.proxy.books._closed = True
+        running.proxy.books._on_failure = "closed"
         asking = asyncio.ensure_future(running.post(body()))
         await slow.begun.wait()
         asking.cancel()

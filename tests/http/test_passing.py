@@ -75,7 +75,7 @@ async def test_a_list_of_models(store: Store, heard: Heard) -> None:
         assert (method, path, body) == ("GET", "/v1/models", b"")
         assert dict(headers)["Authorization"] == "Bearer k"
         assert heard.reports.empty(), "no turn"
-        assert counted == [("passthrough", {"method": "GET"}, 1)]
+        assert [one for one in counted if one[0] == "passthrough"] == [("passthrough", {"method": "GET"}, 1)]
 
 
 UPLOADS = {

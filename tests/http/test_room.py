@@ -142,7 +142,7 @@ async def test_the_status_is_the_policys_and_is_never_worth_a_retry(store: Store
         assert (denied.headers["x-should-retry"], denied.headers.get("Retry-After")) == ("false", None)
 
 
-async def test_a_denied_request_costs_nothing(store: Store) -> None:
+async def test_63_a_denied_request_costs_nothing(store: Store) -> None:
     async with live(store, budgets=[budget("org", "cost_usd", 0.3, "total")], prices=PRICES) as running:
         running.provider.script = lambda _got: Said("ok", usage=USED)
         assert (await ask(running, max_tokens=10)).status == 200
@@ -303,7 +303,7 @@ async def test_input_that_does_not_fit_is_not_helped_by_less_output(store: Store
 
 
 @pytest.mark.parametrize("path", ["/v1/rerank", "/v1/audio/speech", "/v1/moderations"])
-async def test_a_route_that_is_not_counted_is_refused_where_there_are_budgets(store: Store, path: str) -> None:
+async def test_9_a_route_that_is_not_counted_is_refused_where_there_are_budgets(store: Store, path: str) -> None:
     budgets = [budget("org", "cost_usd", 5)]
     async with live(store, budgets=budgets) as running:
         answer = await running.post({"model": "m", "input": "x"}, path=path)
@@ -344,7 +344,7 @@ async def test_a_hundred_at_once_are_exactly_the_limit(store: Store) -> None:
         assert {held for _, held in found.values()} == {0}
 
 
-async def test_clients_that_leave_leave_nothing_held(store: Store) -> None:
+async def test_5_clients_that_leave_leave_nothing_held(store: Store) -> None:
     """In the middle of a stream, before it, while waiting for a place: whoever goes gives his place back."""
     budgets = [budget("org", "cost_usd", 50), budget("org", "concurrent_requests", 2, None)]
     async with live(store, budgets=budgets, prices=PRICES) as running:

@@ -84,7 +84,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("name", STREAMS)
-async def test_each_chunk_comes_before_the_next_is_made(name: str, store: Store, heard: Heard) -> None:
+async def test_27_31_each_chunk_comes_before_the_next_is_made(name: str, store: Store, heard: Heard) -> None:
     more, policy, expected = STREAMS[name]
     slow = Slow(SAID)
     async with serve(slow.server()) as url, live(store, heard, upstream={"url": f"{url}/v1"}, policy=policy) as running:
@@ -139,7 +139,7 @@ LEAVES = {
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("name", LEAVES)
-async def test_a_client_that_leaves(name: str, stream: bool, store: Store, heard: Heard) -> None:
+async def test_17_a_client_that_leaves(name: str, stream: bool, store: Store, heard: Heard) -> None:
     silent, chunks = LEAVES[name]
     slow = Slow(SAID, silent=silent or not stream)
     async with serve(slow.server()) as url, live(store, heard, upstream={"url": f"{url}/v1"}) as running:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import openai
 import pytest
 
 from guardproxy.errors import BadAsk
@@ -120,10 +121,13 @@ def test_addresses(base: str, path: str, url: str | None) -> None:
     assert str(Upstream(base)._url(path)) == (url or f"{base}/chat/completions")
 
 
+NUMBERS = b'{"object":"embedding","index":0,"embedding":"AACAPw=="}'
+
+
 def scripted(surface: Any) -> Any:
     def script(got: Got) -> Said:
         if "embeddings" in got.path:
-            return Said(raw=b'{"data":[],"model":"real-1","usage":{"prompt_tokens":3,"total_tokens":3}}')
+            return Said(raw=b'{"data":[%b],"model":"real-1","usage":{"prompt_tokens":3,"total_tokens":3}}' % NUMBERS)
         if "/completions" in got.path and "chat" not in got.path:
             return Said(raw=b'{"choices":[{"text":"ok","finish_reason":"stop"}]}')
         return Said("ok")
@@ -261,3 +265,43 @@ async def test_uploads_are_untouched(store: Store) -> None:
             assert (await running.post(UPLOAD, kind, path=path)).status == 200
             got = running.provider.got[-1]
             assert (got.path, got.body) == (path, UPLOAD)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_openais_own_client_in_azures_way(store: Store, mode: str) -> None:
+    """Unmodified but for the address: it names the deployment in the path and sends its key in `api-key`."""
+    upstream = {} if mode == "passthrough" else {"api_key": "azure-key"}
+    async with live(store, auth={"mode": mode}, upstream=upstream) as running:
+        running.provider.script = scripted(running)
+        key = await keys_of(mode, store)
+        async with openai.AsyncAzureOpenAI(
+            azure_endpoint=f"{running.url}/s/run-1", api_key=key, api_version="2024-10-21", max_retries=0
+        ) as client:
+            asked = client.chat.completions.create
+            whole = await asked(model="my-gpt.4", messages=[{"role": "user", "content": "hi"}])
+            assert whole.choices[0].message.content == "ok"
+            stream = await asked(model="my-gpt.4", messages=[{"role": "user", "content": "hi"}], stream=True)
+            said = [chunk.choices[0].delta.content async for chunk in stream if chunk.choices]
+            assert "".join(text or "" for text in said) == "ok"
+            assert (await client.completions.create(model="my-gpt.4", prompt="x")).choices[0].text == "ok"
+            assert (await client.embeddings.create(model="my-gpt.4", input="x")).usage.prompt_tokens == 3
+            if mode == "keys":
+                with pytest.raises(openai.NotFoundError, match="does not exist for this key"):
+                    await client.embeddings.create(model="other", input="x")
+        for got in running.provider.got:
+            assert got.path.startswith(DEPLOYED)
+            assert got.path.endswith(DATE)
+            assert got.headers["api-key"] == ("sk-client" if mode == "passthrough" else "azure-key")
+
+
+async def test_openais_own_client_at_geminis_address(store: Store) -> None:
+    async with live(store) as running:
+        running.provider.script = scripted(running)
+        base = f"{running.url}/v1beta/openai/"
+        async with openai.AsyncOpenAI(base_url=base, api_key="k", max_retries=0) as client:
+            messages: Any = [{"role": "user", "content": "hi"}]
+            whole = await client.chat.completions.create(model="gemini-2.5-flash", messages=messages)
+            assert whole.choices[0].message.content == "ok"
+            assert (await client.embeddings.create(model="m", input="x")).usage.prompt_tokens == 3
+        paths = ["/v1beta/openai/chat/completions", "/v1beta/openai/embeddings"]
+        assert [got.path for got in running.provider.got] == paths

@@ -44,6 +44,7 @@ async def looped(running: Live, *, turns: int = 9) -> list[Line]:
         if not message.get("tool_calls"):
             break
         messages += [{"role": "tool", "tool_call_id": one["id"], "content": "nothing"} for one in message["tool_calls"]]
+    await running.proxy.quiet()
     return [as_logged(log.fields_of(report), number) for number, report in enumerate(reports)]
 
 
@@ -109,10 +110,10 @@ def test_limits(limit: Limit, at: int | None) -> None:
 def plain(number: int, **changes: object) -> Line:
     """A turn of a run without any repetition."""
     from guardproxy.core.fact import pack
-    from guardproxy.core.model import Kind, Step
+    from guardproxy.core.model import Flag, Kind, Step
 
     prints = [f"{kind}{number}".ljust(16).encode() for kind in "cr"]
-    step = Step(Kind.CALL, "read", prints[0], prints[0], prints[0], prints[1], prints[1])
+    step = Step(Kind.CALL, "read", prints[0], prints[0], prints[0], prints[1], prints[1], flags=Flag.ROUND_START)
     fields = {
         "org": "o",
         "session": "s",
@@ -130,6 +131,14 @@ def test_a_new_request_begins_a_span() -> None:
     lines = [plain(number, span=1 + number // 3) for number in range(9)]
 
     assert decided(lines, Policy(detectors={}, limits=(Limit("span", "turns", 4),))) == []
+
+
+@pytest.mark.parametrize(("turns", "heard"), [(2, False), (99, True)])
+def test_what_was_done_for_an_earlier_request_is_no_loop(turns: int, heard: bool) -> None:
+    again = plain(1)["facts"]
+    lines = [plain(number, span=1 + number // turns, facts=again if number % turns else []) for number in range(9)]
+
+    assert bool(decided(lines, Policy())) == heard
 
 
 def test_replay_takes_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,8 +74,10 @@ async def people(store: Store) -> None:
     await runs.stopped(ORG)
     await runs.reset(ORG, "lost", "ann")
     await runs.refused(ORG, "lost", b"record", "once")
+    await runs.tally(ORG)
     await runs.history(ORG, "lost")
     await runs.seal(ORG, "lost", 1, 0)
+    await runs.tally(ORG)
     await runs.note(ORG, "lost", "", {"a": b"b"})
     said = (await labels.add(ORG, PLAIN, DAY, DAY, PACKED)).label
     await labels.every(ORG)

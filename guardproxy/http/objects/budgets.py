@@ -9,6 +9,7 @@ from pydantic import Field
 from guardproxy import _budgets
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.denial import amount
+from guardproxy.errors import GuardError
 from guardproxy.http import budgeting
 from guardproxy.http.auditing import changed
 from guardproxy.http.budgeting import Kept
@@ -128,6 +129,13 @@ async def _told(call: Call, what: str, before: Kept | None, now: Kept | None) ->
     return Told(await _whole(call, kept), etag=now.etag if now else "", entry=entry)
 
 
+def _governs(call: Call, of: str) -> None:
+    """`GuardError` 403 where the owner of one organisation would change what that may spend: others govern it."""
+    if call.actor.org and not of.startswith(("team:", "key:")):
+        told = f"this token is for {call.actor.org} alone: it sets budgets of its teams and keys, not its own"
+        raise GuardError(told, status=403, code="other_org", param="of")
+
+
 async def _list(call: Call) -> Told:
     """List the budgets of an organisation, of its teams and keys, and of the file."""
     asked, now_ms = call.query, await call.store.usages.now_ms()
@@ -145,6 +153,7 @@ async def _show(call: Call) -> Told:
 
 async def _set(call: Call) -> Told:
     """Set a budget: within two seconds everywhere. What was used before counts."""
+    _governs(call, call.body.of)
     given = call.body.model_dump(exclude=set(Signed.model_fields) | {"of"})
     before, now = await call.budgets().set(call.body.of, _budgets.read(given), call.expect)
     return await _told(call, "set", before, now)
@@ -153,6 +162,7 @@ async def _set(call: Call) -> Told:
 async def _change(call: Call) -> Told:
     """Change how much it is, or what is only said: within two seconds everywhere."""
     kept = await call.budgets().find(call.path["id"])
+    _governs(call, kept.of)
     given = {"limit": call.body.limit, "soft": call.body.soft}
     wanted = _budgets.written(kept.budget) | {name: said for name, said in given.items() if said is not None}
     before, now = await call.budgets().set(kept.of, _budgets.read(wanted), call.expect)
@@ -161,6 +171,7 @@ async def _change(call: Call) -> Told:
 
 async def _remove(call: Call) -> Told:
     """Take a budget away: within two seconds everywhere. What was used stays counted."""
+    _governs(call, (await call.budgets().find(call.path["id"])).of)
     return await _told(call, "remove", await call.budgets().remove(call.path["id"], call.expect), None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -148,6 +149,15 @@ def _known_policy(call: Call) -> None:
         raise GuardError(told, status=403, code="policy_not_tighter", param="policy")
 
 
+def _opens(call: Call, had: Sequence[str] = ()) -> None:
+    """`GuardError` 403 where the owner of one organisation opens a route that is passed on unread: what others left at
+    the provider is behind it, and no budget of money holds there. Those that the key has it may keep.
+    """
+    if call.actor.org and (new := set(call.body.routes or ()) - {"", *had}):
+        told = f"a token for one organisation opens no routes ({min(new)[:80]}): others have files behind them"
+        raise GuardError(told, status=403, code="other_org", param="routes")
+
+
 async def _own(call: Call) -> str:
     """The id of the key, where the caller may know of it: another organisation's is not there for them."""
     name = call.path["id"]
@@ -172,6 +182,7 @@ async def _show(call: Call) -> Told:
 async def _make(call: Call) -> Told:
     """Make a key. Its secret is in this answer and nowhere else."""
     _known_policy(call)
+    _opens(call)
     made: Made = await call.tenants().make_key(call.org, call.body.team or "", **_fields(call))
     return _told(call, "create", made.key, secret=made.secret)
 
@@ -179,7 +190,10 @@ async def _make(call: Call) -> Told:
 async def _change(call: Call) -> Told:
     """Change what a key may do, or switch it off: within two seconds everywhere."""
     _known_policy(call)
-    before, now = await call.tenants().change(await _own(call), _fields(call), call.expect)
+    name = await _own(call)
+    if call.actor.org and call.body.routes:
+        _opens(call, (await call.tenants().key(name)).routes)
+    before, now = await call.tenants().change(name, _fields(call), call.expect)
     return _told(call, "update", now, before)
 
 

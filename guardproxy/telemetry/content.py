@@ -1,0 +1,138 @@
+"""What was said, for spans: only where the owner asks for it, redacted and cut short. Never in the log or in metrics.
+
+The names and the form of the messages are those of OpenTelemetry's GenAI conventions; the texts of a request are those
+that it brings anew, since every span with the whole history would make a trace of a long run grow with its square.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import orjson
+
+from guardproxy.core.model import Message, value
+from guardproxy.telemetry import semconv as s
+
+SHOWN = 1024
+"""Characters of one text. Tempo cuts every attribute at 2,048 bytes unless it is told otherwise."""
+
+MOST = 16
+"""Messages, and names of tools, on one span."""
+
+_READ = 8 * SHOWN  # characters that are searched: a secret that begins within what is shown ends within this
+_HIDDEN = "[redacted]"
+_NAMED = (
+    r"(?i:(?<=password)|(?<=passwd)|(?<=secret)|(?<=token)|(?<=api_key)|(?<=apikey)|(?<=api-key))"
+    r"[\"'\\]{0,3}\s{0,3}[:=]\s{0,3}[\"'\\]{0,3}[^\s\"'\\,;&}]{4,}"
+)
+_SECRETS = (
+    r"(?i:\bbearer\s+)[\w.~+/=-]{8,}",
+    r"\b(?:sk|pk|rk)-[\w-]{12,}",
+    r"\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}",
+    r"\bxox[abeprs]-[\w-]{10,}",
+    r"\bAKIA[0-9A-Z]{12,}|\bAIza[\w-]{30,}",
+    r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+    r"(?<=://)[^\s/:@]+:[^\s/@]+(?=@)",
+    _NAMED,
+)
+
+
+@value
+class Said:
+    """The texts of a turn. `input`: the messages that the request brought after the newest answer, `output` that which
+    the model gave last; `system`: leading instructions, on a run's first turn; `advice`: what was added by us.
+    """
+
+    system: tuple[str, ...] = ()
+    input: tuple[Message, ...] = ()
+    output: Message | None = None
+    finish: str = ""
+    tools: tuple[str, ...] = ()
+    advice: str = ""
+    answered: tuple[tuple[str, str, str], ...] = ()  # (tool, arguments, result) of the calls whose results it brought
+
+
+class Redactor:
+    """Hides what looks like a secret, and what the owner's own patterns find."""
+
+    def __init__(self, patterns: Iterable[str] = ()) -> None:
+        self._secrets = re.compile("|".join(f"(?:{one})" for one in _SECRETS))
+        self._own = [re.compile(one) for one in patterns]
+
+    def __call__(self, text: str) -> str:
+        """The text without them, cut to `SHOWN` characters; fit for JSON and for protobuf."""
+        shown = self._secrets.sub(_HIDDEN, text[:_READ].encode(errors="replace").decode())
+        for pattern in self._own:
+            shown = pattern.sub(_HIDDEN, shown)
+        return shown if len(shown) <= SHOWN else f"{shown[: SHOWN - 1]}…"
+
+
+def of_chat(said: Said, redact: Redactor) -> dict[str, str]:
+    """The attributes of the `chat` span."""
+    found = {}
+    if said.system:
+        parts = [{"type": "text", "content": redact(text)} for text in said.system[:MOST]]
+        found[s.GEN_AI_SYSTEM] = _json(parts)
+    if said.input:
+        found[s.GEN_AI_INPUT_MESSAGES] = _json([_message(one, redact) for one in said.input[-MOST:]])
+    if said.output is not None:
+        last = _message(said.output, redact)
+        found[s.GEN_AI_OUTPUT_MESSAGES] = _json([last | {"finish_reason": said.finish or "error"}])
+    if said.tools:
+        found[s.GEN_AI_TOOL_DEFINITIONS] = _json([{"type": "function", "name": name} for name in said.tools[:MOST]])
+    return found
+
+
+def of_tool(said: Said, index: int, tool: str, redact: Redactor) -> dict[str, str]:
+    """The attributes of the `execute_tool` span of the step at `index`, where it is the call at that place."""
+    if index >= len(said.answered) or said.answered[index][0] != tool:
+        return {}
+    _, arguments, result = said.answered[index]
+    return {s.GEN_AI_TOOL_ARGUMENTS: redact(arguments), s.GEN_AI_TOOL_RESULT: redact(result)}
+
+
+def of_advice(said: Said, redact: Redactor) -> dict[str, str]:
+    """The attribute of the span of an intervention: the text that the model was given."""
+    return {s.ADVICE: redact(said.advice)} if said.advice else {}
+
+
+def answered(messages: Sequence[Message]) -> tuple[tuple[str, str, str], ...]:
+    """The calls of the newest answer with their results: by id where the ids are unique, else in order."""
+    at = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].calls), None)
+    if at is None:
+        return ()
+    calls, results = messages[at].calls, [one for one in messages[at + 1 :] if one.role == "tool"]
+    by_id = {one.call_id: one.text for one in results if one.call_id}
+    if len(by_id) == len(results) and len({call.id for call in calls}) == len(calls):
+        return tuple((call.name, call.arguments, by_id.get(call.id, "")) for call in calls)
+    texts = [one.text for one in results] + [""] * len(calls)
+    return tuple((call.name, call.arguments, text) for call, text in zip(calls, texts, strict=False))
+
+
+def _message(message: Message, redact: Redactor) -> dict[str, object]:
+    if message.role == "tool":
+        part = {"type": "tool_call_response", "id": message.call_id, "response": redact(message.text)}
+        return {"role": "tool", "parts": [part]}
+    parts: list[dict[str, object]] = [{"type": "text", "content": redact(message.text)}] if message.text else []
+    parts += [
+        {"type": "tool_call", "id": call.id, "name": call.name, "arguments": redact(call.arguments)}
+        for call in message.calls[:MOST]
+    ]
+    return {"role": message.role, "parts": parts}
+
+
+def _json(told: object) -> str:
+    try:
+        return orjson.dumps(told).decode()
+    except TypeError:  # a lone surrogate in an id or a name
+        return orjson.dumps(_clean(told)).decode()
+
+
+def _clean(told: object) -> object:
+    if isinstance(told, str):
+        return told.encode(errors="replace").decode()
+    if isinstance(told, dict):
+        return {key: _clean(one) for key, one in told.items()}
+    return [_clean(one) for one in told] if isinstance(told, list) else told
