@@ -12,7 +12,7 @@ from aiohttp import web
 
 from tests.clients import GATES, Client, Way, clients, fill, table
 from tests.clients.provider import scripted
-from tests.clients.scenes import SCENES, Played, Wrong, judge, spell, wanted
+from tests.clients.scenes import SCENES, Played, Wrong, judge, results_in, spell, wanted
 from tests.clients.tap import Exchange, Message, said, tap
 from tests.live import Said, serve
 from tests.surfaces import SURFACES
@@ -25,6 +25,8 @@ TOOLS = [{"type": "function", "function": {"name": "read"}}]
 def test_the_page_shows_what_was_found() -> None:
     """`python -m tests.clients --table` writes it anew."""
     assert table.shown() == table.table()
+    page = table.PAGE.read_text("utf-8")
+    assert (page.count(table.BEGIN), page.count(table.END)) == (1, 1)
 
 
 def test_the_gates_are_there() -> None:
@@ -192,6 +194,14 @@ def test_the_name_of_a_run_comes_from_where_the_file_says(session: str, right: b
         one.request.headers["x-id"] = "d-1"
         one.request.body = json.dumps({"tools": TOOLS, "metadata": {"user": '{"id": "d-1"}'}}).encode()
     judge(SCENES["healthy"], run)
+
+
+@pytest.mark.parametrize("surface", SURFACES.values(), ids=SURFACES.keys())
+def test_results_are_found_on_every_surface(surface: Any) -> None:
+    listed = [{"role": "user", "content": "q"}, CALL.message()]
+    listed.append({"role": "tool", "tool_call_id": "call_n00000000", "content": "hello"})
+    for messages, found in ((listed[:2], []), (listed, ["call_n00000000"])):
+        assert list(results_in(surface.request({"model": "m", "messages": messages}))) == found
 
 
 def test_actions_in_short() -> None:

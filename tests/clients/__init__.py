@@ -2,21 +2,22 @@
 
 `python -m tests.clients [NAME …]` installs each into an environment of its own (`.clients/`), plays the scenes, writes
 `results.json` and the table in docs/clients.md. A client is a folder with `client.toml`, data only, and where it is a
-library, the small program that its documentation shows. In that file `{base}` is the proxy, `{bin}` the programs of
-the environment, `{here}` the folder, `{home}` an empty home, `{task}` what is asked for, `{key}` the API key and
+library, the small program that its documentation shows. In that file `{base}` is the proxy, `{env}` the environment,
+`{bin}` the programs there, `{here}` the folder, `{home}` an empty home, `{task}` what is asked for, `{key}` a key,
 `{model}` the model. Keys of a file, of which those under `ways` may be said again for one way of using the client:
 
 - `title`, `registry` (pypi, npm), `packages` (pinned, first the one whose version is shown);
 - `setup`: what a user does, which is what is shown in docs/clients.md: `env`, `files` (path under the home → content),
   `code` (lines of the program), `text` (how it is shown, in place of the former);
 - `env`, `files`: what keeps the client quiet, unattended and at home besides;
-- `start`: the command; `surface`; `call`: what the scripted model does: `tool`, `arguments`, with `{file}`; or `text`;
-  `slow`: arguments of the same that take a second; `tools = false`: of a client that has no tools;
+- `start`: the command; `surface`; `call`: what the model does: `tool`, `arguments` with `{file}` and `{work}`,
+  `slow`: arguments of the same that take a second; or `text`; `tools = false`: of a client that has no tools;
 - `session`: where the run's name comes from: `derived`, `header NAME`, `body NAME.NAME`, `path`;
 - `accept`: exit codes at the end of a run that was cut (`cut`) or refused (`refused`); `most`: requests after the cut
   (`cut`), or in all where each is refused (`refused`);
 - `delegate`: the call (`tool`, `arguments`) that sends a sub-agent; `end`: how the model says its last word, where that
   is a call or has a form of its own (`{final}`); `before`: commands run first; `silent`: its answer is not shown;
+- `calls`: equal calls that may be handed on, where a reason is given for more than elsewhere;
 - `scenes`: names of those that are played; `not`: scene → why it cannot be played.
 """
 

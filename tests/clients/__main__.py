@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,7 @@ def main() -> int:
     parser.add_argument("--scene", action="append", default=[], help="only this one")
     parser.add_argument("--table", action="store_true", help="only write the table of what is known")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is ended, too
     chosen = [load(name) for name in arguments.names] or list(clients())
     if arguments.table:
         table.write()
@@ -65,7 +67,9 @@ def _outside(chosen: list[Client]) -> int:
     if failed:
         return 1
     command = [sys.executable, "-m", "tests.clients", *sys.argv[1:]]
-    alone = ["unshare", "--map-root-user", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+    # Processes of its own, too: what a client leaves behind as a daemon ends with the run.
+    alone = ["unshare", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    alone += ["sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
     if not all(map(shutil.which, ("unshare", "ip"))) or subprocess.run([*alone, "true"], check=False).returncode:
         print("no network namespace here: only proxies that lead nowhere keep the clients at home", file=sys.stderr)
         alone = []

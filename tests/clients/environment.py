@@ -22,36 +22,36 @@ class NotInstalled(Exception):
 
 def programs(client: Client) -> Path:
     """The folder with its programs."""
-    made = _folder(client)
-    return made / ("bin" if client.registry == "pypi" else "node_modules/.bin")
+    return folder(client) / ("bin" if client.registry == "pypi" else "node_modules/.bin")
 
 
 def install(client: Client) -> None:
     """Make the environment where it is not there. Raises NotInstalled."""
-    folder = _folder(client)
-    if (folder / "complete").exists():
+    made = folder(client)
+    if (made / "complete").exists():
         return
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir(parents=True)
     if client.registry == "pypi":
-        _run([sys.executable, "-m", "venv", str(folder)], folder)
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _run([*pip, *client.packages], folder)
+        _run([sys.executable, "-m", "venv", str(made)], made)
+        pip = [str(made / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _run([*pip, *client.packages], made)
     else:
-        (folder / "package.json").write_text(json.dumps({"private": True, "type": "module"}))
+        (made / "package.json").write_text(json.dumps({"private": True, "type": "module"}))
         quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
-        _run(["npm", "install", *quiet, "--prefix", str(folder), *client.packages], folder)
-    (folder / "complete").touch()
+        _run(["npm", "install", *quiet, "--prefix", str(made), *client.packages], made)
+    (made / "complete").touch()
 
 
-def _folder(client: Client) -> Path:
+def folder(client: Client) -> Path:
+    """Where its environment is."""
     key = zlib.crc32("\n".join([*client.packages, sys.version if client.registry == "pypi" else ""]).encode())
     return CACHE / f"{client.name}-{key:08x}"
 
 
-def _run(command: list[str], folder: Path) -> None:
+def _run(command: list[str], where: Path) -> None:
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run(command, cwd=where, capture_output=True, text=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotInstalled(f"{' '.join(command)}: {error}") from error
     if done.returncode:

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.clients import Client, Json, Way, fill
-from tests.clients.environment import programs
+from tests.clients.environment import folder, programs
 from tests.clients.provider import Provider
 from tests.clients.scenes import FILES, PAGES, SCENES, Played, Scene, Wrong, judge, wanted
 from tests.clients.tap import Exchange, tap
@@ -57,12 +57,14 @@ async def once(client: Client, way: Way, scene: Scene, proxy: Running, provider:
     run = f"{client.name}-{scene.name}-1"
     try:
         async with tap(there.hostname or "", there.port or 0) as (port, seen):
+            way = Way(way.name, {**way.data, "work": str(home / "work")})
             cut = None if scene.cut is None else (scene.cut, partial(_cut, proxy, seen))
             provider.play(scene.script(way), tools=way.get("tools", True), cut=cut)
             base = f"http://127.0.0.1:{port}" + (f"/s/{run}" if way.get("session") == "path" else "")
             places = {
                 "base": base,
                 "bin": str(programs(client)),
+                "env": str(folder(client)),
                 "here": str(client.here),
                 "home": str(home),
                 "key": "sk-0123456789abcdef",
@@ -96,7 +98,9 @@ async def _run(way: Way, home: Path, places: Mapping[str, str]) -> tuple[int | N
         (home / path).write_text(fill(text, places))
     env = _quiet(home, places) | fill({**setup.get("env", {}), **way.get("env", {})}, places)
     for before in way.get("before", []):
-        await _process(fill(before, places), work, env)
+        code, output = await _process(fill(before, places), work, env)
+        if code != 0:
+            return code, f"{before} failed: {output}"
     return await _process(fill(way.get("start"), places), work, env)
 
 

@@ -78,7 +78,8 @@ class Played:
         call = self.way.get("call")
         if "text" in call:
             return sum(call["text"].partition("{")[0] in (one["content"] or "") for one in self.answers())
-        return sum(bool(one.get("tool_calls")) for one in self.answers())
+        made = [[one["function"]["name"] for one in answer.get("tool_calls") or ()] for answer in self.answers()]
+        return sum(call["tool"] in names for names in made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,13 @@ def _say(way: Way, number: int, *files: str, slow: bool = False) -> Said:
     made = []
     for position, file in enumerate(files):
         arguments = call["slow"] if slow and not position and "slow" in call else call["arguments"]
-        made.append((call["tool"], json.dumps(fill(arguments, {"file": file})), f"call_n{number:03}p{position:02}"))
+        made.append(
+            (
+                call["tool"],
+                json.dumps(fill(arguments, {"file": file, "work": way.get("work", "")})),
+                f"call_n{number:03}p{position:02}",
+            )
+        )
     return Said(calls=made)
 
 
@@ -189,8 +196,10 @@ def _judge_healthy(played: Played) -> None:
 def _judge_parallel(played: Played) -> None:
     untouched(played)
     must(len(played.asked) == 2, f"{len(played.asked)} requests")
-    texts = json.dumps(played.asked[1].request.json)
-    must(all(f"text of {file}" in texts for file in FILES[1:3]), "a result of the parallel calls is missing")
+    second = played.asked[1].request.json
+    there = set(results_in(second)) >= {f"call_n000p{position:02}" for position in range(3)}
+    told = all(f"text of {file}" in json.dumps(second) for file in FILES[1:3])  # a result may be no message
+    must(there or told, "a result of the parallel calls is missing")
     played.facts["requests"] = 2
 
 
@@ -224,7 +233,7 @@ def _judge_loop(played: Played) -> None:
     must("nudge" in actions, f"not nudged: {spell(actions)}")
     first = actions.index("nudge")
     must(b"[guardproxy]" in json.dumps(played.turns[first].body).encode(), "the nudge did not reach the model")
-    most = IN_TEXT if "text" in played.way.get("call") else EXECUTED
+    most = played.way.get("calls", IN_TEXT if "text" in played.way.get("call") else EXECUTED)
     must(played.executed() <= most, f"{played.executed()} equal calls were handed on: {spell(actions)}")
     must({"finalize", "cut"} & set(actions) != set(), f"not ended: {spell(actions)}")
     played.facts["calls"] = played.executed()
@@ -317,6 +326,17 @@ def named(played: Played) -> None:
         }[source]()
         must(name == wanted, f"the run is called {name!r}, and {source} {where} says {wanted!r}")
     must(len(names) <= 1, f"a run has several names: {sorted(names)}")
+
+
+def results_in(value: Any) -> Iterator[str]:
+    """Ids of the calls whose results stand in a request of any surface."""
+    if isinstance(value, dict):
+        if value.get("role") == "tool" or value.get("type") in ("tool_result", "function_call_output"):
+            yield value.get("tool_call_id") or value.get("tool_use_id") or value.get("call_id") or ""
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            yield from results_in(one)
 
 
 def _inside(value: Any, path: Sequence[str]) -> Any:

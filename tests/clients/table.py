@@ -40,9 +40,9 @@ def keep(played: Mapping[str, Json]) -> None:
 
 
 def write() -> None:
-    """Put the table into the page."""
+    """Put the table into the page, between its marks. Raises ValueError where they are not there."""
     text = PAGE.read_text("utf-8")
-    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+    before, after = text[: text.index(BEGIN)], text[text.index(END) + len(END) :]
     PAGE.write_text(f"{before}{BEGIN}\n{table()}\n{END}{after}", "utf-8")
 
 
