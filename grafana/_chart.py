@@ -20,9 +20,10 @@ ENDED_BY_US = 'guardproxy_outcome=~"finalized|cut|denied"'
 class Chart:
     """A panel. `queries` are (PromQL, legend), or (TraceQL, "") of kind traces; `text` says why it is there.
 
-    `kind`: stat, lines, bars, share (bars of percents), top (table of one query), table (columns of several), heatmap,
-    traces, words (`text` is the panel). `width` in columns of 24. `links`: (column of a table, title, url) to click on.
-    `exemplars`: dots that open the trace behind a value. `red`: from which value on it is shown in red.
+    `kind`: stat, lines, bars, share (bars of percents), top (table of one query, whose numbers are called `column`),
+    table (columns of several), heatmap, traces, words (`text` is the panel). `width` in columns of 24. `links`: (column
+    of a table, title, url) to click on. `exemplars`: dots that open the trace behind a value. `red`: from which value
+    on it is shown in red.
     """
 
     title: str
@@ -34,6 +35,7 @@ class Chart:
     height: int = 8
     links: tuple[tuple[str, str, str], ...] = ()
     exemplars: bool = False
+    column: str = "count"
     red: float | None = None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from itertools import count
 from pathlib import Path
 
 from grafana import alerts, health, runs, spend
@@ -137,6 +138,8 @@ def _panel(chart: Chart) -> Panel:
         names = {f"Value #{chr(ord('A') + place)}": legend for place, (_, legend) in enumerate(chart.queries)}
         for column, legend in names.items():
             panel = panel.override_by_name(column, [DynamicConfigValue(id_val="displayName", value=legend)])
+    if chart.kind == "top":
+        panel = panel.override_by_name("Value", [DynamicConfigValue(id_val="displayName", value=chart.column)])
     for column, title, url in chart.links:
         link = {"title": title, "url": url}
         panel = panel.override_by_name(column, [DynamicConfigValue(id_val="links", value=[link])])
@@ -190,17 +193,18 @@ def drawn(board: Board) -> str:
         .link(_others())
     )
     made = _variables(board, made)
+    number = count(1)  # ids of our own, so that links to a panel last
     for title, charts in board.rows.items():
-        row = dashboard.Row(title)
+        row = dashboard.Row(title).id(next(number))
         if title in board.folded:
             row = row.collapsed(True)
             for chart in charts:
-                row = row.with_panel(_panel(chart))
+                row = row.with_panel(_panel(chart).id(next(number)))
             made = made.with_row(row)
             continue
         made = made.with_row(row)
         for chart in charts:
-            made = made.with_panel(_panel(chart))
+            made = made.with_panel(_panel(chart).id(next(number)))
     return JSONEncoder(sort_keys=True, indent=2).encode(made.build()) + "\n"
 
 

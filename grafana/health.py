@@ -54,7 +54,7 @@ NOW = (
     figure(
         "Without the store",
         in_range("guardproxy_store_fallbacks_total"),
-        "Turns decided without Redis: budgets were local to each worker.",
+        "Turns decided without Redis, or refused because it was away.",
         red=1,
     ),
 )
@@ -170,7 +170,7 @@ STORED = (
         "Turns without the store",
         "bars",
         _rare("guardproxy_store_fallbacks_total", "guardproxy_store_mode"),
-        "Loops are seen from the conversation, budgets are counted by each worker.",
+        "open: loops are seen from the conversation, budgets are counted by each worker; closed: 503.",
     ),
     Chart(
         "The store went and came",

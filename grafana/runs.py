@@ -31,10 +31,10 @@ OUTCOME = "guardproxy_outcome"
 TURNS_SAVED = 6
 """Half of 62 recorded loops that a person had marked went on for 6 more calls or longer, a quarter for 12."""
 
-TO_AGENT = "/d/guardproxy-runs?${datasource:queryparam}&${tempo:queryparam}&var-agent=${__value.raw}"
-TO_SESSION = (
-    "/d/guardproxy-runs?${datasource:queryparam}&${tempo:queryparam}&${org:queryparam}&var-session=${__value.raw}"
-)
+SAME = "/d/guardproxy-runs?${datasource:queryparam}&${tempo:queryparam}&${org:queryparam}&${__url_time_range}"
+"""This dashboard with what is picked; the rest of the address picks more."""
+TO_AGENT = SAME + "&var-agent=${__value.raw:percentencode}"
+TO_SESSION = SAME + "&${agent:queryparam}&var-session=${__value.raw:percentencode}"
 THIS_RUN = (("guardproxy.session.id", "Show this run below", TO_SESSION),)
 
 GO_ON = """\
@@ -50,7 +50,8 @@ Pick a run above: its id is put into *Run*, and the panels below show it. Then, 
 | raise the limit that ended it | `guardproxy sessions extend '$session' --turns 50 --cost 5` |
 | stop every intervention of this proxy, now | `guardproxy panic on` |
 
-It goes on with the next request that its agent sends.
+It goes on with the next request that its agent sends. A run that is *finalized* was only made to answer: with the next
+message of its user it goes on by itself.
 """
 
 _COST_OF_A_TURN = (
@@ -108,6 +109,7 @@ WHICH = (
         "Whose runs, and which rule ended them. A click on an agent picks it. Rules: docs/detectors.md.",
         width=12,
         links=(("gen_ai_agent_name", "Only this agent", TO_AGENT),),
+        column="runs",
     ),
     Chart(
         "Cut off over time, by rule",
@@ -225,7 +227,8 @@ SHAPE = (
         "Turns per run",
         "heatmap",
         ((heat("guardproxy_session_turns"), "{{le}}"),),
-        "A tail that grows is a loop that is not yet caught.",
+        "A tail that grows is a loop that is not yet caught. A dot opens the run's trace.",
+        exemplars=True,
     ),
     Chart(
         "Cost per run",
@@ -233,6 +236,7 @@ SHAPE = (
         ((heat("guardproxy_session_cost_usd"), "{{le}}"),),
         "Dollars.",
         unit="currencyUSD",
+        exemplars=True,
     ),
     Chart(
         "Duration per run",
@@ -240,6 +244,7 @@ SHAPE = (
         ((heat("guardproxy_session_duration_seconds"), "{{le}}"),),
         "From a run's first request to its end.",
         unit="s",
+        exemplars=True,
     ),
     Chart(
         "Turns per run, by outcome",

@@ -94,6 +94,7 @@ SPEND = (
         "In the time range. Keys and users are in no metric: guardproxy usage has them.",
         unit="currencyUSD",
         width=12,
+        column="cost",
     ),
     Chart(
         "Dear runs",

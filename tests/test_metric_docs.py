@@ -29,6 +29,9 @@ Two ways to have them; use one:
 An exemplar is the newest value of a bucket and the trace it was seen in: of every run that ended, and of one turn in a
 batch of at most 32. There are none of runs that are not sampled (`telemetry.sample_ratio`) or without an endpoint.
 
+What becomes of spans is in `guardproxy.telemetry.spans`, in place of the SDK's own `otel.sdk.*`: it counts what did not
+fit, too.
+
 In a scrape dots are underscores, counters end in `_total`, histograms in seconds have `_seconds` before `_bucket`,
 `_sum` and `_count`. Labels are attribute names with underscores (`guardproxy.org.id` is `guardproxy_org_id`); the same
 names are on spans. No session, user or key is ever a label: `guardproxy usage` has those who spend, traces those who

@@ -59,11 +59,13 @@ class Choice:
 
     def add_text(self, text: str) -> None:
         """One more piece of visible text."""
+        size = len(text)
         if self.chars < MAX_TEXT:
             self._texts.append(text[: MAX_TEXT - self.chars])
-        self.chars += len(text)
-        self.produced += len(text)
-        self.spoken = self.spoken or not (not text or text.isspace())
+        self.chars += size
+        self.produced += size
+        if not self.spoken and text and not text.isspace():
+            self.spoken = True
 
     def take_delta(self, delta: Mapping[str, object]) -> None:
         """One delta of a stream."""

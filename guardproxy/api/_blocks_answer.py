@@ -13,7 +13,7 @@ from guardproxy.api._blocks import GAP
 from guardproxy.api._calls import MAX_ARGUMENTS, MAX_CALLS
 from guardproxy.api._gate import Joint
 from guardproxy.api._json import dumps, mend, peek, text_of
-from guardproxy.api._sse import data_of
+from guardproxy.api._sse import payload_of
 from guardproxy.api._usage import merge, usage_of
 from guardproxy.core.model import Call
 
@@ -33,8 +33,6 @@ MOST_KEPT = 16 * 1024 * 1024
 
 MOST_BLOCKS = 4096
 """Blocks of one answer that are told apart."""
-
-_NOTHING = b"0"
 
 
 class Block:
@@ -167,10 +165,9 @@ class Reader:
 
     def read(self, event: bytes) -> Fields:
         """Take one event. Its JSON; empty where it holds none."""
-        payload = peek(data_of(event) or _NOTHING)
-        if not isinstance(payload, dict):
-            return {}
-        self.take(payload)
+        payload = payload_of(event)
+        if payload:
+            self.take(payload)
         return payload
 
     def take(self, payload: Fields) -> None:

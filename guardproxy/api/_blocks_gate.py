@@ -1,52 +1,46 @@
-"""Holds back the calls of a stream of blocks until they were judged, and goes on where an earlier attempt has stopped.
+"""The events of a stream of blocks that is edited, judged, or goes on with an earlier one: see `_gated`.
 
-Before the first call that the gate wants, everything passes as it came. From it on all is held but comments: blocks are
-numbered, and what comes later has a higher number. Released as it is, it is the provider's own bytes.
+From the first call that the gate wants on all is held but comments: blocks are numbered, and what comes later has a
+higher number.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
 from guardproxy.api._answer import Answer
-from guardproxy.api._blocks_answer import Reader, message_of
+from guardproxy.api._blocks_answer import Reader
 from guardproxy.api._blocks_clear import Clear
 from guardproxy.api._blocks_cut import CALLING, Numbers, StreamCut
 from guardproxy.api._blocks_halt import Halt
 from guardproxy.api._blocks_made import event as made
 from guardproxy.api._calls import MAX_CALLS
 from guardproxy.api._gate import GAP, Gate, Joint, summed
-from guardproxy.api._json import dumps, peek
-from guardproxy.api._sse import Decoder, data_of, with_data
+from guardproxy.api._gated import Kind
+from guardproxy.api._json import dumps
+from guardproxy.api._sse import data_of, events_in, payload_of, with_data
 
 Fields = dict[str, object]
 
 _ENDS = frozenset(("message_delta", "message_stop"))
+_BLOCK = frozenset(("content_block_start", "content_block_delta", "content_block_stop"))
 
 
-class GatedStream:
-    """A stream that is edited: behind a gate, without its calls, or going on with an earlier one (`joint`)."""
+class Edits:
+    """The events without calls, or up to where the answer is halted."""
 
-    may_be_over = False  # nothing waits to be read
-
-    def __init__(
-        self, reader: Reader, cut: StreamCut | None, halt: Halt | None, gate: Gate | None, joint: Joint | None
-    ) -> None:
+    def __init__(self, reader: Reader, cut: StreamCut | None, halt: Halt | None) -> None:
         self._reader = reader
         self._cut = cut
         self._halt = halt
-        self._gate = gate or Gate(lambda _: False, calls=False)
-        self._giver = Giver(reader, joint)
-        self._decoder = Decoder()
-        self._clear = Clear(firm=self._gate.firm)
-        self._held: list[tuple[bytes, Fields, int]] = []
-        self._final = self._gate.text  # what comes may be a final answer, which is held
-        self._shut = False  # a call that is wanted was seen
-        self._open = False  # it was judged
-        self._over = False  # the stream has ended
+        self.payload: Fields = {}
+        """Of the newest event."""
 
     @property
     def touched(self) -> bool:
         halted = self._halt is not None and bool(self._halt.mended or self._halt.repeats)
-        return self._giver.writes or self._clear.changed or halted or (self._cut is not None and self._cut.touched)
+        return halted or (self._cut is not None and self._cut.touched)
 
     @property
     def repeats(self) -> int:
@@ -56,112 +50,94 @@ class GatedStream:
     def own_text(self) -> bool:
         return self._cut is not None and self._cut.own_text
 
-    @property
-    def holding(self) -> bool:
-        """Something is held."""
-        return bool(self._held)
-
-    @property
-    def unread(self) -> int:
-        """Events that nobody can read, and that were left out."""
-        return self._clear.unread
-
-    def feed(self, chunk: bytes) -> bytes:
-        out = b"".join([self._take(event) for event in self._decoder.feed(chunk)])
-        return chunk if out == chunk else out
-
-    def finish(self) -> bytes:
-        rest = self._decoder.rest()
-        out = self._take(rest) if rest else b""
-        self._over = True
-        return out if self._held else out + self._giver.end()
+    def event(self, event: bytes) -> bytes:
+        if self.repeats:
+            return b""
+        self.payload = payload = self._reader.read(event)
+        out = event if self._cut is None else self._cut.take(event, payload)
+        return out if self._halt is None else self._halt.take(out, payload)
 
     def settle(self) -> None:
         """Nothing waits."""
 
-    def release(self, keep: frozenset[int] | None = None) -> bytes:
-        """What is held, once; with `keep` only the calls at these positions, and what passed before."""
-        if self._open:
-            return b""
-        held, self._held = self._held, []
-        self._open = True
-        places = [place for _, payload, place in held if payload.get("type") == "content_block_start" and place != -1]
-        if keep is not None and any(place not in keep for place in places):
+
+class Event(NamedTuple):
+    """An event. `place`: the position of the call that begins in it; -1: none does, -2: beyond those that are kept."""
+
+    plain: bytes
+    payload: Fields
+    place: int
+
+
+class BlockEvents:
+    """`Events` of blocks."""
+
+    gathers = False
+
+    def __init__(self, editor: Edits, reader: Reader, gate: Gate | None, joint: Joint | None) -> None:
+        self._editor = editor
+        self._reader = reader
+        self._gate = gate
+        self._giver = Giver(reader, joint)
+        self._clear = Clear(firm=gate is None or gate.firm)
+        self.give = self._giver.give
+        self.end = self._giver.end
+
+    @property
+    def touched(self) -> bool:
+        return self._giver.writes or self._clear.changed
+
+    @property
+    def unread(self) -> int:
+        return self._clear.unread
+
+    def read(self, event: bytes) -> Iterator[Event]:
+        for one in self._clear.events(event):
+            out = self._editor.event(one)
+            if out is one:
+                yield self._event(one, self._editor.payload)
+            else:
+                yield from [self._event(part, payload_of(part)) for part in events_in(out)]
+
+    def calls(self, event: Event) -> bool:
+        return event.place != -1
+
+    def wanted(self, event: Event, *, shut: bool) -> bool:
+        name = _block(event.payload).get("name")
+        unseen = not isinstance(name, str) or not name or self._reader.blocks.call_count > MAX_CALLS
+        gate = self._gate
+        return shut or unseen or gate is None or gate.every or gate.wants(str(name))
+
+    def named(self) -> bool:
+        return True
+
+    def passed(self) -> None:
+        """They are counted as they are given."""
+
+    def kind(self, event: Event) -> Kind:
+        kind = _kind(event.payload)
+        if not kind and not data_of(event.plain):
+            return Kind.FREE  # a comment
+        if kind == "content_block_start" and _block(event.payload).get("type") == "text":
+            return Kind.TEXT
+        return Kind.END if kind in _ENDS else Kind.NEXT
+
+    def speaks(self, event: Event) -> bool:
+        return True  # nothing may overtake it
+
+    def release(self, held: Sequence[Event], keep: frozenset[int] | None) -> bytes:
+        if keep is not None and any(event.place != -1 and event.place not in keep for event in held):
             self._giver.writes, self._giver.keep = True, keep
-        out = b"".join([self._giver.give(*one) for one in held])
-        return out + (self._giver.end() if self._over else b"")
+        return b"".join([self.give(event) for event in held])
 
-    def made(self) -> list[Fields]:
-        """The blocks of the provider's answer."""
-        return [block.built() for block in self._reader.blocks.blocks]
-
-    def raw_message(self) -> Fields:
-        """The answer as an assistant message of a request."""
-        return message_of(self.made())
-
-    def raw_calls(self) -> list[Fields]:
-        """Its calls."""
-        return [block.built() for block in self._reader.blocks.blocks if block.position >= 0]
-
-    def joint(self) -> Joint:
-        """What the client was given so far, earlier attempts included."""
+    def joint(self, held: Sequence[Event]) -> Joint:
         return self._giver.joint()
 
-    def _take(self, event: bytes) -> bytes:
-        return b"".join([self._edited(one) for one in self._clear.events(event)])
-
-    def _edited(self, event: bytes) -> bytes:
-        if self.repeats:
-            return b""
-        payload = self._reader.read(event)
-        out = event if self._cut is None else self._cut.take(event, payload)
-        if self._halt is not None:
-            out = self._halt.take(out, payload)
-        if out is event:
-            return self._pass(event, payload)
-        splitter = Decoder()
-        parts = [one for one in (*splitter.feed(out), splitter.rest()) if one]
-        return b"".join([self._pass(one, _payload(one)) for one in parts])
-
-    def _pass(self, event: bytes, payload: Fields) -> bytes:
-        kind = _kind(payload)
-        if not kind and not data_of(event):
-            return event  # a comment waits for nothing
-        place = self._place(payload) if kind == "content_block_start" else -1
-        if self._open:
-            return self._giver.give(event, payload, place)
-        before = b""
-        if kind == "content_block_start" and place != -1:
-            before = self._call(payload)
-        if self._held or self._shut or self._awaited(kind, payload):
-            self._held.append((event, payload, place))
-            return before
-        return before + self._giver.give(event, payload, place)
-
-    def _awaited(self, kind: str, payload: Fields) -> bool:
-        """Whether an event is part of what may be a final answer."""
-        if not self._final:
-            return False
-        return kind in _ENDS or (kind == "content_block_start" and _block(payload).get("type") == "text")
-
-    def _place(self, payload: Fields) -> int:
-        """The position of the call that begins here; -1 where none does, -2 of one beyond those that are kept."""
-        if _block(payload).get("type") != CALLING:
-            return -1
+    def _event(self, event: bytes, payload: Fields) -> Event:
+        if _kind(payload) != "content_block_start" or _block(payload).get("type") != CALLING:
+            return Event(event, payload, -1)
         block = self._reader.blocks.at(payload.get("index"))
-        return block.position if block is not None and block.position != -1 else -2
-
-    def _call(self, payload: Fields) -> bytes:
-        """A call begins. It is no final answer then: text that was held is given."""
-        before = b""
-        if self._final:
-            self._final = False
-            held, self._held = self._held, []
-            before = b"".join([self._giver.give(*one) for one in held])
-        name = _block(payload).get("name")
-        unseen = not isinstance(name, str) or not name or self._reader.blocks.call_count > MAX_CALLS
-        self._shut = self._shut or (self._gate.calls and (unseen or self._gate.every or self._gate.wants(str(name))))
-        return before
+        return Event(event, payload, block.position if block is not None and block.position != -1 else -2)
 
 
 class Giver:
@@ -183,8 +159,9 @@ class Giver:
         self._left_out = False
         self._finished = self._done = False
 
-    def give(self, event: bytes, payload: Fields, place: int) -> bytes:
+    def give(self, one: Event) -> bytes:
         """An event for the client; empty where nothing is left of it."""
+        event, payload, place = one
         kind = _kind(payload)
         if kind == "message_start":
             return self._start(event, payload)
@@ -268,9 +245,6 @@ class Giver:
         return with_data(event, dumps({**kind, **payload, "delta": delta, "usage": usage}))
 
 
-_BLOCK = frozenset(("content_block_start", "content_block_delta", "content_block_stop"))
-
-
 def _block(payload: Fields) -> Fields:
     found = payload.get("content_block")
     return found if isinstance(found, dict) else {}
@@ -279,8 +253,3 @@ def _block(payload: Fields) -> Fields:
 def _kind(payload: Fields) -> str:
     found = payload.get("type")
     return found if isinstance(found, str) else ""
-
-
-def _payload(event: bytes) -> Fields:
-    found = peek(data_of(event) or b"0")
-    return found if isinstance(found, dict) else {}

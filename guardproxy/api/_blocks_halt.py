@@ -42,13 +42,6 @@ class Halt:
             return self._mend(raw, payload)
         return raw + self._halted(payload) if self._again() else raw
 
-    def whole(self, payload: Fields) -> bool:
-        """Mend a whole answer. It is never halted: it has been paid for."""
-        if not self._mends or payload.get("stop_reason") != CALLING or self._reader.blocks.call_count:
-            return False
-        payload["stop_reason"] = "end_turn"
-        return True
-
     def _again(self) -> bool:
         """Whether the newest text makes it enough. An answer with a call is let go on: it does something."""
         blocks = self._reader.blocks

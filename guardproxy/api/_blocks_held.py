@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from guardproxy.api._blocks import assistant
 from guardproxy.api._blocks_answer import calls_of, given, raw
 from guardproxy.api._json import dumps, peek
 from guardproxy.api._messages import neutral
-from guardproxy.core.model import Message
+from guardproxy.core.model import Call, Message
 
 Fields = dict[str, object]
 
@@ -21,6 +21,11 @@ def read_message(message: bytes) -> Message:
 def calls_in_message(message: bytes) -> tuple[bytes, ...]:
     """Its calls, in the form that `results` takes."""
     return raw(calls_of(_blocks(_parsed(message))))
+
+
+def read_calls(raws: Sequence[bytes]) -> tuple[Call, ...]:
+    """Calls, in the form that `results` takes, in neutral form."""
+    return neutral(assistant([_parsed(raw) for raw in raws])).calls
 
 
 def keep_calls(message: bytes, positions: Collection[int]) -> bytes:

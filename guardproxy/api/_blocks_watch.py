@@ -1,96 +1,71 @@
-"""Watches one answer of /v1/messages: the bytes go to the client, a copy is read.
-
-Untouched answers are read in batches, after the bytes have gone: `feed` hands back the very object it got. Edited ones
-are handed on event by event. Never raises on what a provider sends.
-"""
+"""How an answer of /v1/messages is watched: see `_watching`."""
 
 from __future__ import annotations
 
 from guardproxy.api._answer import Answer
-from guardproxy.api._blocks_answer import Reader, message_of, raw
+from guardproxy.api._blocks_answer import Fields, Reader, message_of
 from guardproxy.api._blocks_cut import StreamCut
-from guardproxy.api._blocks_gate import GatedStream
+from guardproxy.api._blocks_gate import BlockEvents, Edits
 from guardproxy.api._blocks_halt import Halt
 from guardproxy.api._blocks_skim import Skimmer
-from guardproxy.api._blocks_whole import Whole
-from guardproxy.api._chat_halt import OFF, Options
-from guardproxy.api._gate import Gate, Joint
-from guardproxy.api._json import dumps
-from guardproxy.api._sse import Decoder
-from guardproxy.api._watcher import Watcher
-from guardproxy.core.edit import DropCalls
-from guardproxy.core.model import Ask
-
-__all__ = ["Watcher", "watch"]
-
-BATCH = 16 * 1024
-"""Bytes of a stream that may wait to be read: small beside a stream, large beside a chunk."""
+from guardproxy.api._blocks_whole import Blocks
+from guardproxy.api._gate import Joint
+from guardproxy.api._passing import Passing
+from guardproxy.api._watching import Watch, Wishes
+from guardproxy.core.model import Ask, Call, Message
 
 LAST = 96
 """A chunk longer than the last event of a stream with its surroundings: such an event may come in pieces."""
 
 
-def watch(
-    ask: Ask,
-    *,
-    strip_usage: bool = False,
-    drop: DropCalls | None = None,
-    status: int = 200,
-    content_type: str = "text/event-stream",
-    options: Options = OFF,
-    language: str = "en",
-    gate: Gate | None = None,
-    joint: Joint | None = None,
-) -> Watcher:
-    """A watcher for the answer to `ask`. An error answer is never edited, nor held.
+class BlocksAnswer:
+    """`Dialect` of blocks."""
 
-    `joint`: what earlier attempts of the turn gave the client; this one goes on with it.
-    """
-    answer = Answer()
-    reader = Reader(answer)
-    ok = 200 <= status < 300
-    if not ok:
-        drop = gate = joint = None
-        options = OFF
-    halt = Halt(reader, options, language) if options is not OFF and options.used else None
-    kind = content_type.lower()
-    if not ("event-stream" in kind or ("json" not in kind and ask.stream)):
-        return Holding(Whole(reader, drop, halt, gate, joint), answer, ok=ok)
-    if drop is None and halt is None and gate is None and joint is None:
-        return Holding(Passing(reader), answer, ok=ok)
-    cut = StreamCut(drop.text, reader.blocks) if drop is not None else None
-    return Holding(GatedStream(reader, cut, halt, gate, joint), answer, ok=ok)
+    clears = True
 
+    def __init__(self, ask: Ask, wishes: Wishes) -> None:
+        self.answer = Answer()
+        self._wishes = wishes
+        self._reader = Reader(self.answer)
+        self.take = self._reader.take
 
-class Holding(Watcher):
-    """A watcher whose way knows all that was given."""
+    @property
+    def edits(self) -> bool:
+        return self._wishes.text is not None or self._wishes.options.used
 
-    def __init__(self, way: Passing | Whole | GatedStream, answer: Answer, *, ok: bool) -> None:
-        super().__init__(way, answer, ok=ok, holder=way)
-        self._blocks = way
+    def editor(self) -> Edits:
+        text, options = self._wishes.text, self._wishes.options
+        cut = StreamCut(text, self._reader.blocks) if text is not None else None
+        return Edits(self._reader, cut, Halt(self._reader, options, self._wishes.language) if options.used else None)
 
-    def raw_message(self) -> bytes:
-        """The answer as the assistant message that a request of this surface carries, unknown fields included."""
-        return dumps(message_of(self._blocks.made()))
+    def gated(self) -> tuple[Edits, BlockEvents]:
+        editor = self.editor()
+        return editor, BlockEvents(editor, self._reader, self._wishes.gate, self._wishes.joint)
 
-    def raw_calls(self) -> tuple[bytes, ...]:
-        """The calls of that message, in the order of `seen().calls`."""
-        return raw(self._blocks.raw_calls())
+    def passing(self) -> Unedited:
+        return Unedited(Skimmer(self._reader).read)
+
+    def form(self) -> Blocks:
+        return Blocks(self._reader)
+
+    def raw_message(self) -> Fields:
+        return message_of([block.built() for block in self._reader.blocks.blocks])
+
+    def raw_calls(self) -> list[Fields]:
+        return [block.built() for block in self._reader.blocks.blocks if block.position >= 0]
+
+    def hosted(self) -> tuple[tuple[Call, Message | None], ...]:
+        return ()  # what the provider has carried out stands in the answer with its results
+
+    def joint(self) -> Joint:
+        return self._reader.joint()
 
 
-class Passing:
+watch = Watch(BlocksAnswer)
+
+
+class Unedited(Passing):
     """A stream that nobody edits."""
-
-    touched = own_text = holding = False
-    repeats = unread = 0
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._skimmer = Skimmer(reader)
-        self._decoder = Decoder()
-        self._waiting: list[bytes] = []
-        self._tail = b""  # the last bytes that were read
-        self._size = 0
 
     @property
     def may_be_over(self) -> bool:
@@ -98,43 +73,3 @@ class Passing:
             return False
         last = self._waiting[-1]
         return b"_stop" in (last if len(last) > LAST else b"".join((self._tail, *self._waiting[-LAST:])))
-
-    def feed(self, chunk: bytes) -> bytes:
-        self._waiting.append(chunk)
-        self._size += len(chunk)
-        if self._size > BATCH:
-            self.settle()
-        return chunk
-
-    def finish(self) -> bytes:
-        self.settle()
-        self._skimmer.read(self._decoder.rest())
-        return b""
-
-    def settle(self) -> None:
-        if not self._waiting:
-            return
-        batch = b"".join(self._waiting)
-        self._waiting.clear()
-        self._size = 0
-        self._tail = (self._tail + batch)[-LAST:]
-        read = self._skimmer.read
-        for event in self._decoder.feed(batch):
-            read(event)
-
-    def release(self, keep: frozenset[int] | None = None) -> bytes:
-        return b""
-
-    def made(self) -> list[dict[str, object]]:
-        self.settle()
-        return [block.built() for block in self._reader.blocks.blocks]
-
-    def raw_message(self) -> dict[str, object]:
-        return message_of(self.made())
-
-    def raw_calls(self) -> list[dict[str, object]]:
-        return [block.built() for block in self._reader.blocks.blocks if block.position >= 0]
-
-    def joint(self) -> Joint:
-        self.settle()
-        return self._reader.joint()

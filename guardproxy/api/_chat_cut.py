@@ -1,4 +1,4 @@
-"""Takes calls out of a chat answer: from each event of a stream, or from a whole completion.
+"""Takes calls out of the events of a chat stream.
 
 An answer left without any text gets the given one. Only what held a call or a wrong finish reason is written anew.
 """
@@ -6,15 +6,12 @@ An answer left without any text gets the given one. Only what held a call or a w
 from __future__ import annotations
 
 from guardproxy.api._answer import Answer, Choice
-from guardproxy.api._json import dumps, peek
+from guardproxy.api._json import dumps
 from guardproxy.api._reply import event
 from guardproxy.api._sse import with_data
 
 CALLS = ("tool_calls", "function_call")
 CALL_REASONS = ("tool_calls", "function_call")
-MAX_WHOLE = 64 * 1024 * 1024
-"""A body longer than this is handed on unread (the bound on request bodies)."""
-
 _META = ("id", "object", "created", "model", "system_fingerprint")
 
 
@@ -106,71 +103,15 @@ class StreamCut:
         return {**self._base, "choices": [choice]}
 
 
-class WholeCut:
-    """A completion in one piece; held back only where calls are to be taken out."""
-
-    def __init__(self, answer: Answer, text: str | None) -> None:
-        self.touched = False
-        self.own_text = False
-        self.may_be_over = False
-        self.repeats = 0
-        self._answer = answer
-        self._text = text
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._tried = -1  # size at the last attempt to read it
-
-    def feed(self, chunk: bytes) -> bytes:
-        self._size += len(chunk)
-        if self._size <= MAX_WHOLE or self._text is not None:
-            self._parts.append(chunk)
-        return chunk if self._text is None else b""
-
-    def finish(self) -> bytes:
-        self.settle()
-        if self._text is None:
-            return b""
-        raw = b"".join(self._parts)
-        passed = whole(raw, self._text)
-        self.touched = passed is not raw
-        self.own_text = self.touched and not self._answer.first.spoken
-        return passed
-
-    def settle(self) -> None:
-        if self._tried == self._size or self._size > MAX_WHOLE or self._answer.choices:
-            return
-        if not (self._parts and self._parts[-1].rstrip().endswith(b"}")):  # else it is not worth a parse
-            return
-        self._tried = self._size
-        self._answer.take(peek(b"".join(self._parts)))
-
-
-def whole(raw: bytes, text: str) -> bytes:
-    """A completion without its calls; `raw` itself where nothing had to change."""
-    payload = peek(raw)
+def mend(payload: object) -> bool:
+    """Whether a finish reason of it, a promise of calls, was made `stop`."""
     entries = payload.get("choices") if isinstance(payload, dict) else None
-    if not isinstance(entries, list) or not isinstance(payload, dict) or payload.get("error"):
-        return raw
-    changed = [_whole_choice(entry, text) for entry in entries if isinstance(entry, dict)]
-    return dumps(payload) if any(changed) else raw
-
-
-def _whole_choice(entry: dict[str, object], text: str) -> bool:
-    said = entry.get("message")
-    message: dict[str, object] = said if isinstance(said, dict) else {"role": "assistant"}
-    taken = [key for key in CALLS if message.get(key)]
-    for key in taken:
-        del message[key]
-    probe = Choice()
-    probe.take_message(message)
-    if not probe.spoken:
-        message["content"] = text
-    changed = bool(taken) or not probe.spoken
-    if changed or entry.get("finish_reason") in CALL_REASONS:
-        entry["finish_reason"] = "stop"
-        entry["message"] = message
-        return True
-    return False
+    mended = False
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and entry.get("finish_reason") in CALL_REASONS:
+            entry["finish_reason"] = "stop"
+            mended = True
+    return mended
 
 
 def _said(entry: dict[str, object]) -> dict[str, object]:

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from guardproxy.api._answer import Answer
-from guardproxy.api._chat_cut import CALL_REASONS
+from guardproxy.api._chat_cut import mend
+from guardproxy.api._gated import Editor
 from guardproxy.api._json import dumps, peek
 from guardproxy.api._repeats import Repeats
 from guardproxy.api._reply import DONE, event
-from guardproxy.api._sse import Decoder, comment, data_of, with_data
-from guardproxy.api._watcher import Way
+from guardproxy.api._sse import comment, data_of, with_data
 from guardproxy.core.advice import LANGUAGES
 from guardproxy.core.fingerprint import GUARD_MARK
 
@@ -55,25 +55,15 @@ class Options:
 OFF = Options()
 
 
-def around(way: Way, answer: Answer, options: Options, language: str, *, streamed: bool) -> Way:
-    """The way with the options in force."""
-    if streamed:
-        return Stream(way, answer, options, language)
-    return Whole(way, answer) if options.mend_finish else way
+class Halt:
+    """The events of a stream up to where it is halted. `repeats` is the count that it was halted at."""
 
-
-class Stream:
-    """A stream handed on in whole events, up to where it is halted. `repeats` is the count that it was halted at."""
-
-    may_be_over = False  # nothing waits
-
-    def __init__(self, way: Way, answer: Answer, options: Options, language: str) -> None:
-        self._way = way
+    def __init__(self, editor: Editor, answer: Answer, options: Options, language: str) -> None:
+        self._editor = editor
         self._answer = answer
         self._repeats = Repeats(options.halt_repeats, options.repeats_within) if options.halt_repeats else None
         self._mends = options.mend_finish
         self._language = language
-        self._decoder = Decoder()
         self._base: Mapping[str, object] = {}
         self._heard = 0  # pieces of the text that were looked at
         self._mended = False
@@ -81,36 +71,23 @@ class Stream:
 
     @property
     def touched(self) -> bool:
-        return self._way.touched or self._mended or bool(self.repeats)
+        return self._editor.touched or self._mended or bool(self.repeats)
 
     @property
     def own_text(self) -> bool:
-        return self._way.own_text
-
-    def feed(self, chunk: bytes) -> bytes:
-        out = b"".join([self.event(one) for one in self._decoder.feed(chunk)])
-        return chunk if out == chunk else out
-
-    def finish(self) -> bytes:
-        if self.repeats:
-            return b""
-        rest = self._decoder.rest()
-        out = self.event(rest) if rest else b""
-        last = self._way.finish()
-        return out + (self._mend(last) if self._mends else last)
+        return self._editor.own_text
 
     def settle(self) -> None:
-        """Nothing waits."""
+        self._editor.settle()
 
-    def event(self, one: bytes) -> bytes:
+    def event(self, event: bytes) -> bytes:
         """One whole event; nothing is left of those that come after the end."""
         if self.repeats:
             return b""
         if not self._base:
-            first = peek(data_of(one))
+            first = peek(data_of(event))
             self._base = first if isinstance(first, dict) else {}
-        out = self._way.feed(one)
-        self._way.settle()
+        out = self._editor.event(event)
         if self._mends:
             out = self._mend(out)
         return out + self._halt() if self._again() else out
@@ -142,55 +119,7 @@ class Stream:
         if b"_call" not in out or self._answer.first.call_count:  # as both reasons have it
             return out
         payload = peek(data_of(out))
-        if not _mend(payload):
+        if not mend(payload):
             return out
         self._mended = True
         return with_data(out, dumps(payload))
-
-
-class Whole:
-    """A completion in one piece, mended at its end. It is never halted: it has been paid for."""
-
-    may_be_over = False
-    repeats = 0
-
-    def __init__(self, way: Way, answer: Answer) -> None:
-        self._way = way
-        self._answer = answer
-        self._parts: list[bytes] = []
-        self._mended = False
-
-    @property
-    def touched(self) -> bool:
-        return self._way.touched or self._mended
-
-    @property
-    def own_text(self) -> bool:
-        return self._way.own_text
-
-    def feed(self, chunk: bytes) -> bytes:
-        self._parts.append(self._way.feed(chunk))
-        return b""
-
-    def finish(self) -> bytes:
-        out = b"".join((*self._parts, self._way.finish()))
-        self._way.settle()
-        payload = None if self._answer.first.call_count else peek(out)
-        if not _mend(payload):
-            return out
-        self._mended = True
-        return dumps(payload)
-
-    def settle(self) -> None:
-        self._way.settle()
-
-
-def _mend(payload: object) -> bool:
-    """Whether a finish reason of it, a promise of calls, was made `stop`."""
-    entries = payload.get("choices") if isinstance(payload, dict) else None
-    mended = False
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and entry.get("finish_reason") in CALL_REASONS:
-            entry["finish_reason"] = "stop"
-            mended = True
-    return mended

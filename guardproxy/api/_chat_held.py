@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from guardproxy.api import _splice
 from guardproxy.api._gathered import CALLS, Fields
 from guardproxy.api._json import dumps, peek
 from guardproxy.api._messages import neutral
-from guardproxy.core.model import Ask, Message
+from guardproxy.core.model import Ask, Call, Message
 
 
 def read_message(raw: bytes) -> Message:
@@ -19,6 +19,11 @@ def read_message(raw: bytes) -> Message:
 def calls_in_message(raw: bytes) -> tuple[bytes, ...]:
     """Its calls, in the form that `results` takes."""
     return tuple([dumps(call) for call in _calls(_parsed(raw))])
+
+
+def read_calls(raws: Sequence[bytes]) -> tuple[Call, ...]:
+    """Calls, in the form that `results` takes, in neutral form."""
+    return neutral({"role": "assistant", "tool_calls": [_parsed(raw) for raw in raws]}).calls
 
 
 def keep_calls(raw: bytes, positions: Collection[int]) -> bytes:

@@ -1,91 +1,76 @@
-"""Watches one answer of /v1/chat/completions: the bytes go to the client, a copy is read.
-
-Untouched answers are read in batches, after the bytes have gone: `feed` hands back the very object it got. Edited ones
-(the usage chunk stripped, calls taken out) are handed on event by event. Never raises on what a provider sends.
-"""
+"""How an answer of /v1/chat/completions is watched: see `_watching`."""
 
 from __future__ import annotations
 
-from guardproxy.api import _chat_halt
+from collections.abc import Callable
+
 from guardproxy.api._answer import Answer
-from guardproxy.api._chat_cut import StreamCut, WholeCut
-from guardproxy.api._chat_gate import GatedStream
-from guardproxy.api._chat_gate_whole import GatedWhole
-from guardproxy.api._chat_halt import OFF, Options
-from guardproxy.api._gate import Gate, Joint
-from guardproxy.api._sse import Decoder
+from guardproxy.api._chat_cut import StreamCut
+from guardproxy.api._chat_gate import Chunks
+from guardproxy.api._chat_halt import Halt
+from guardproxy.api._chat_whole import Completion
+from guardproxy.api._gated import Editor
+from guardproxy.api._gathered import Fields, Gathered
+from guardproxy.api._passing import Passing
 from guardproxy.api._template import Reader
-from guardproxy.api._watcher import Holder, Watcher, Way
-from guardproxy.core.edit import DropCalls
+from guardproxy.api._watcher import Plain
+from guardproxy.api._watching import Watch, Wishes
 from guardproxy.core.model import Ask
-
-__all__ = ["Watcher", "watch"]
-
-BATCH = 16 * 1024
-"""Bytes of a stream that may wait to be read: small beside a stream, large beside a chunk."""
 
 SHORT = 24
 """A chunk longer than the last event of a stream with its surroundings: such an event may come in pieces."""
 
 
-def watch(
-    ask: Ask,
-    *,
-    strip_usage: bool = False,
-    drop: DropCalls | None = None,
-    status: int = 200,
-    content_type: str = "text/event-stream",
-    options: Options = OFF,
-    language: str = "en",
-    gate: Gate | None = None,
-    joint: Joint | None = None,
-) -> Watcher:
-    """A watcher for the answer to `ask`. An error answer and one with several choices are never edited, nor held.
+class ChatAnswer(Plain):
+    """`Dialect` of chat."""
 
-    `joint`: what earlier attempts of the turn gave the client; this one goes on with it.
-    """
-    answer = Answer()
-    ok = 200 <= status < 300
-    may = ok and ask.choices == 1
-    text = drop.text if drop is not None and may else None
-    streamed = _is_stream(ask, content_type)
-    held = may and (gate is not None or joint is not None)
-    way = _way(ask, answer, text, strip=strip_usage and ok, at_once=held) if streamed else WholeCut(answer, text)
-    if options is not OFF and options.used and may:
-        way = _chat_halt.around(way, answer, options, language, streamed=streamed)
-    if not held:
-        return Watcher(way, answer, ok=ok)
-    holder: Holder
-    if isinstance(way, _Edited | _chat_halt.Stream):
-        holder = GatedStream(way, way.event, answer, gate, joint)
-    else:
-        holder = GatedWhole(way, answer, gate, joint, usage=ask.wants_usage)
-    return Watcher(holder, answer, ok=ok, holder=holder)
+    clears = False
+    _gathered: Callable[[], Gathered] | None = None  # its message, where more of it is kept than our view
+
+    def __init__(self, ask: Ask, wishes: Wishes) -> None:
+        self.answer = Answer()
+        self.take = self.answer.take
+        self._ask = ask
+        self._wishes = wishes
+
+    @property
+    def edits(self) -> bool:
+        wishes = self._wishes
+        return wishes.strip_usage or wishes.text is not None or wishes.options.used
+
+    def editor(self) -> Editor:
+        wishes = self._wishes
+        cut = StreamCut(wishes.text, self._ask.model) if wishes.text is not None else None
+        edits = Edits(self.answer, cut, strip_usage=wishes.strip_usage)
+        return Halt(edits, self.answer, wishes.options, wishes.language) if wishes.options.used else edits
+
+    def gated(self) -> tuple[Editor, Chunks]:
+        editor = self.editor()
+        chunks = Chunks(editor, self.answer, self._wishes.gate, self._wishes.joint)
+        self._gathered = chunks.gathered
+        return editor, chunks
+
+    def passing(self) -> Unedited:
+        return Unedited(Reader(self.answer).read)
+
+    def form(self) -> Completion:
+        form = Completion(self.answer, usage=self._ask.wants_usage)
+        if self._wishes.gate is not None or self._wishes.joint is not None:
+            self._gathered = form.gathered
+        return form
+
+    def raw_message(self) -> Fields:
+        return self._gathered().message if self._gathered is not None else super().raw_message()
+
+    def raw_calls(self) -> list[Fields]:
+        return self._gathered().calls if self._gathered is not None else super().raw_calls()
 
 
-def _way(ask: Ask, answer: Answer, text: str | None, *, strip: bool, at_once: bool) -> Way:
-    if text is None and not strip and not at_once:
-        return _Passing(answer)
-    return _Edited(answer, StreamCut(text, ask.model) if text is not None else None, strip_usage=strip)
+watch = Watch(ChatAnswer)
 
 
-def _is_stream(ask: Ask, content_type: str) -> bool:
-    kind = content_type.lower()
-    return "event-stream" in kind or ("json" not in kind and ask.stream)
-
-
-class _Passing:
+class Unedited(Passing):
     """A stream that nobody edits."""
-
-    touched = own_text = False
-    repeats = 0
-
-    def __init__(self, answer: Answer) -> None:
-        self._reader = Reader(answer)
-        self._decoder = Decoder()
-        self._waiting: list[bytes] = []
-        self._tail = b""  # the last bytes that were read
-        self._size = 0
 
     @property
     def may_be_over(self) -> bool:
@@ -94,40 +79,15 @@ class _Passing:
         last = self._waiting[-1]
         return b"DONE" in (last if len(last) > SHORT else b"".join((self._tail, *self._waiting[-SHORT:])))
 
-    def feed(self, chunk: bytes) -> bytes:
-        self._waiting.append(chunk)
-        self._size += len(chunk)
-        if self._size > BATCH:
-            self.settle()
-        return chunk
 
-    def finish(self) -> bytes:
-        self.settle()
-        self._reader.read(self._decoder.rest())
-        return b""
+class Edits:
+    """The events without the usage chunk, or without calls."""
 
-    def settle(self) -> None:
-        if not self._waiting:
-            return
-        batch = b"".join(self._waiting)
-        self._waiting.clear()
-        self._size = 0
-        self._tail = (self._tail + batch)[-SHORT:]
-        read = self._reader.read
-        for event in self._decoder.feed(batch):
-            read(event)
-
-
-class _Edited:
-    """A stream handed on in whole events: without the usage chunk, or without calls."""
-
-    may_be_over = False  # nothing waits
     repeats = 0
 
     def __init__(self, answer: Answer, cut: StreamCut | None, *, strip_usage: bool) -> None:
         self._answer = answer
         self._reader = Reader(answer, shortcuts=cut is None)
-        self._decoder = Decoder()
         self._strip = strip_usage
         self._cut = cut
 
@@ -138,14 +98,6 @@ class _Edited:
     @property
     def own_text(self) -> bool:
         return self._cut is not None and self._cut.own_text
-
-    def feed(self, chunk: bytes) -> bytes:
-        passed = b"".join([self.event(event) for event in self._decoder.feed(chunk)])
-        return chunk if passed == chunk else passed
-
-    def finish(self) -> bytes:
-        rest = self._decoder.rest()
-        return self.event(rest) if rest else b""
 
     def settle(self) -> None:
         """Nothing waits."""

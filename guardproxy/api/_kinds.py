@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum
 
 from guardproxy.api._gate import META
+from guardproxy.api._gated import Kind
 from guardproxy.api._gathered import CALLS, Fields, choices, has_calls, said
 from guardproxy.api._json import peek
-from guardproxy.api._sse import data_of
+from guardproxy.api._sse import data_of, payload_of
 from guardproxy.api._usage import usage_of
 
 _SILENT = frozenset(("role", *CALLS))
 _VISIBLE = frozenset(("content", "refusal"))
-_NOTHING = b"0"
-
-
-class Kind(IntEnum):
-    """Thoughts and comments; visible text; calls, perhaps with text; what comes after them, and what is not known."""
-
-    FREE = 0
-    TEXT = 1
-    CALL = 2
-    END = 3
-
-
-def payload_of(event: bytes) -> object:
-    """The JSON of an event; no object where there is none."""
-    return peek(data_of(event) or _NOTHING)
 
 
 def kind(event: bytes) -> Kind:
@@ -61,9 +46,9 @@ def base_in(events: Iterable[bytes]) -> Fields:
     base: Fields = {}
     for event in events:
         payload = payload_of(event)
-        if isinstance(payload, dict) and payload.get("id"):
+        if payload.get("id"):
             return {key: payload[key] for key in META if payload.get(key) is not None}
-        if isinstance(payload, dict) and not payload.get("error"):
+        if not payload.get("error"):
             base = {key: payload[key] for key in META if payload.get(key)} | base
     return base
 

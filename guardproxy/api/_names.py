@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from guardproxy.api._calls import index_of, inner_of
 from guardproxy.api._gathered import choices, entries_of, said
-from guardproxy.api._kinds import payload_of
 from guardproxy.api._normal import place_of
+from guardproxy.api._sse import payload_of
 
 _OLDER = -1  # where the pieces of a `function_call` are put together
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 import msgspec
-import orjson
 import xxhash
 
 from guardproxy.api._json import loads
+from guardproxy.api._spans import head_of, spans_of
 from guardproxy.core.memo import Memo
 from guardproxy.errors import BadAsk
 
@@ -24,12 +24,11 @@ GRID = 16 << 10
 KEPT = 8_192
 """Places kept in mind, up to twice as many, some 400 bytes each; a conversation of 600 KB has 37."""
 
-HEAD_MOST = 16
-"""Messages in front among which the first one of the user is looked for."""
+FRONTS, FRONT_MOST = 32, 64 << 10
+"""What stands before the messages (tools) is kept read: so many, up to twice as many, of at most so many bytes."""
 
 _KEY = b'"messages"'
 _OPEN = b'{"messages":['
-_BRACE = ord("{")
 _BETWEEN = b" \t\r\n,"
 
 
@@ -69,13 +68,15 @@ _UNREADABLE = (msgspec.DecodeError, RecursionError, ValueError)
 class Place(NamedTuple):
     """A beginning: where its list of messages opens, where message `before` of it starts, where its head stands.
 
-    `prior`: a place before it in the same text. `spread`: how many messages those before it are to the surface.
+    `front`: a digest of what stands before the list. `prior`: a place before it in the same text. `spread`: how many
+    messages those before it are to the surface.
     """
 
     opens: int
     at: int
     before: int
     head: tuple[tuple[int, int], ...]
+    front: bytes = b""
     prior: Place | None = None
     spread: int = 0
 
@@ -103,10 +104,11 @@ class Messages(Sequence[Mapping[str, object]]):
     def __getitem__(self, index: int | slice) -> Mapping[str, object] | list[Mapping[str, object]]:
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
+        found = self._known.get(index)  # -1 is nobody's number
+        if found is not None:
+            return found
         at = index + len(self) if index < 0 else index
-        found = self._known.get(at)
-        if found is None:
-            found = self._known[at] = self._read(at)
+        found = self._known[at] = self._read(at)
         return found
 
     @property
@@ -126,15 +128,18 @@ class Messages(Sequence[Mapping[str, object]]):
             yield from ((first + at, _object(raw, first + at)) for at, raw in enumerate(part) if _long(raw, size))
             if not place.before:
                 return
-            prior = place.prior or Place(place.opens, place.opens, 0, place.head)
+            prior = place.prior or Place(place.opens, place.opens, 0, place.head, place.front)
             first, part = prior.before, self._between(prior, place) if place.at - prior.at > size else ()
             place = prior
 
     def _read(self, at: int) -> Mapping[str, object]:
-        if not 0 <= at < len(self):
+        before = self._place.before
+        if not 0 <= at < before + len(self._later):
             raise IndexError(at)
+        if at >= before:
+            return _object(self._later[at - before], at)
         head = self._place.head
-        if at < min(self._place.before, len(head)):
+        if at < len(head):
             start, end = head[at]
             return _object(self._body[start:end], at)
         while at < self._place.before:
@@ -144,7 +149,7 @@ class Messages(Sequence[Mapping[str, object]]):
     def go_back(self) -> None:
         """Take in what lies between this place and the one before it, or the first message."""
         place = self._place
-        prior = place.prior or Place(place.opens, place.opens, 0, place.head)
+        prior = place.prior or Place(place.opens, place.opens, 0, place.head, place.front)
         self._later = [*self._between(prior, place), *self._later]
         self._place = prior
 
@@ -159,6 +164,7 @@ class Prefixes:
     def __init__(self, seed: int = 0, kept: int = KEPT) -> None:
         self._seed = seed
         self._places = Memo[bytes, Place](kept)
+        self._fronts = Memo[bytes, dict[str, object]](FRONTS)
 
     def read(self, body: bytes, count: Count | None = None) -> tuple[Messages, dict[str, object]] | None:
         """The messages of a body and the other keys that we read. None: it has to be read whole.
@@ -199,11 +205,11 @@ class Prefixes:
         _readable(body)
         parsed = _decode(body)
         opens = body.index(b"[", body.index(_KEY)) + 1
-        spans = list(_spans(body, opens, parsed.messages))
-        head = _head(body, spans)
+        spans = spans_of(body, opens, parsed.messages)
+        head = head_of(body, spans)
         if not head or body.count(_KEY, 0, opens) + body.count(_KEY, spans[-1][1]) != 1:
             return None
-        place = Place(opens, spans[0][0], 0, head)
+        place = Place(opens, spans[0][0], 0, head, xxhash.xxh3_128_digest(body[:opens], self._seed))
         found = Messages(body, place, parsed.messages)
         self._note(digests, 0, place, spans, found, count)
         return found, _others(parsed)
@@ -215,13 +221,22 @@ class Prefixes:
         end = _OPEN + body[place.at :]
         _readable(end)
         later = _decode(end)
-        spans = list(_spans(body, place.at, later.messages))
+        spans = spans_of(body, place.at, later.messages)
         if not spans or body.find(_KEY, spans[-1][1]) >= 0:
             return None
         found = Messages(body, place, later.messages)
         if known < len(digests):
             self._note(digests, known, place, spans, found, count)
-        return found, _others(_decode(body[: place.opens] + b"]}")) | _others(later)
+        return found, self._before(body, place) | _others(later)
+
+    def _before(self, body: bytes, place: Place) -> dict[str, object]:
+        """The keys that stand before the messages. Mostly the same in many conversations, and never written to."""
+        if place.opens > FRONT_MOST:
+            return _others(_decode(body[: place.opens] + b"]}"))
+        found = self._fronts[place.front]
+        if found is None:
+            found = self._fronts.keep(place.front, _others(_decode(body[: place.opens] + b"]}")))
+        return found
 
     def _note(
         self,
@@ -245,34 +260,12 @@ class Prefixes:
                 at += 1
             if first + at >= len(place.head):
                 if prior is None or prior.before < first + at:
-                    prior = Place(place.opens, spans[at][0], first + at, place.head, prior, spread)
+                    prior = Place(place.opens, spans[at][0], first + at, place.head, place.front, prior, spread)
                 self._places.keep(digests[number], prior)
 
 
 def _long(raw: msgspec.Raw, size: int) -> bool:
     return len(memoryview(raw)) > size
-
-
-def _spans(body: bytes, at: int, messages: Sequence[msgspec.Raw]) -> Iterator[tuple[int, int]]:
-    """Where the messages stand that follow each other from `at` on. ValueError if they do not, or one is no object."""
-    for raw in messages:
-        while body[at] in _BETWEEN:
-            at += 1
-        view = memoryview(raw)
-        if body[at] != _BRACE or not body.startswith(view, at):
-            message = "a message is no object"
-            raise ValueError(message)
-        end = at + len(view)
-        yield at, end
-        at = end
-
-
-def _head(body: bytes, spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The messages up to the first one of the user; () if there is none in front."""
-    for number, (start, end) in enumerate(spans[:HEAD_MOST]):
-        if orjson.loads(body[start:end]).get("role") == "user":
-            return tuple(spans[: number + 1])
-    return ()
 
 
 def _readable(text: bytes) -> None:
@@ -285,12 +278,13 @@ def _others(parsed: _Body) -> dict[str, object]:
     return {name: found for name in READ if (found := getattr(parsed, name)) is not msgspec.UNSET}
 
 
-def _object(raw: bytes | msgspec.Raw, at: int | None) -> Mapping[str, object]:
-    param = "messages" if at is None else f"messages[{at}]"
+def _object(raw: bytes | msgspec.Raw, at: int) -> Mapping[str, object]:
     try:
         found = loads(bytes(raw))
     except ValueError as error:
+        param = f"messages[{at}]"
         raise BadAsk(f"`{param}` is not valid JSON: {error}", code="invalid_json", param=param) from None
     if not isinstance(found, dict):
+        param = f"messages[{at}]"
         raise BadAsk(f"`{param}` must be an object.", code="invalid_type", param=param)
     return found

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from guardproxy.api._calls import index_of
 from guardproxy.api._gate import GAP, Joint, summed
-from guardproxy.api._json import dumps, peek
+from guardproxy.api._json import dumps
 from guardproxy.api._responses_answer import ENDS, Reader
 from guardproxy.api._responses_events import end, event, item_events, message_of, part_events
 from guardproxy.api._responses_items import CALLS, Fields, is_call, kind_of, text_in
-from guardproxy.api._sse import data_of, with_data
+from guardproxy.api._sse import payload_of, with_data
 
 BEGINS = frozenset(("response.created", "response.in_progress", "response.queued"))
 """Events that say that an answer has begun."""
@@ -37,12 +37,6 @@ NOTHING = Given()
 def given_of(joint: Joint | None) -> Given:
     """What was given, by any attempt."""
     return joint if isinstance(joint, Given) else NOTHING
-
-
-def payload_of(raw: bytes) -> Fields:
-    """The JSON of an event; empty where there is none."""
-    found = peek(data_of(raw) or b"0")
-    return found if isinstance(found, dict) else {}
 
 
 def given_in(events: Iterable[bytes], before: Given) -> Given:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from guardproxy.api import _splice
 from guardproxy.api._json import dumps, peek
 from guardproxy.api._messages import neutral
 from guardproxy.api._responses_items import Fields, call_of, is_call, kind_of, said
 from guardproxy.api._responses_made import items_of
-from guardproxy.core.model import Ask, Message
+from guardproxy.core.model import Ask, Call, Message
 
 _FIELDS = {
     "local_shell_call": "action",
@@ -27,6 +27,11 @@ def read_message(raw: bytes) -> Message:
 def calls_in_message(raw: bytes) -> tuple[bytes, ...]:
     """Its calls, in the form that `results` takes."""
     return tuple([dumps(item) for item in items_of(raw) if is_call(item)])
+
+
+def read_calls(raws: Sequence[bytes]) -> tuple[Call, ...]:
+    """Calls, in the form that `results` takes, in neutral form."""
+    return neutral(said([item for raw in raws for item in items_of(raw)])).calls
 
 
 def keep_calls(raw: bytes, positions: Collection[int]) -> bytes:

@@ -1,7 +1,6 @@
-"""Watches one answer of /v1/responses: the bytes go to the client, a copy is read.
+"""How an answer of /v1/responses is watched: see `_watching`.
 
-Untouched answers are read in batches, after the bytes have gone. Edited ones are handed on event by event: where calls
-are taken out, what follows is counted on, and the response at the end has what was given. Never raises.
+Where calls are taken out of a stream, what follows is counted on, and the response at the end has what was given.
 """
 
 from __future__ import annotations
@@ -9,27 +8,20 @@ from __future__ import annotations
 import re
 
 from guardproxy.api._answer import Answer
-from guardproxy.api._chat_halt import OFF, RULE, Options
-from guardproxy.api._gate import Gate, Joint
-from guardproxy.api._json import dumps
+from guardproxy.api._chat_halt import RULE
 from guardproxy.api._messages import neutral
+from guardproxy.api._passing import BATCH, Passing
 from guardproxy.api._repeats import Repeats
 from guardproxy.api._responses_answer import ENDS, Reader
-from guardproxy.api._responses_gate import GatedStream
-from guardproxy.api._responses_given import NOTHING, Given, Sequel, given_by, given_in, given_of
+from guardproxy.api._responses_gate import ItemEvents
+from guardproxy.api._responses_given import NOTHING, Given, Sequel, given_by, given_in
 from guardproxy.api._responses_items import Fields, carried_out, is_call, kind_of
-from guardproxy.api._responses_whole import GatedWhole, WholeCut
-from guardproxy.api._sse import Decoder, comment
-from guardproxy.api._watcher import Holder, Watcher as _Watcher, Way
+from guardproxy.api._responses_whole import Response
+from guardproxy.api._sse import comment
+from guardproxy.api._watching import Watch, Wishes
 from guardproxy.core.advice import LANGUAGES
-from guardproxy.core.edit import DropCalls
 from guardproxy.core.fingerprint import GUARD_MARK
 from guardproxy.core.model import Ask, Call, Message
-
-__all__ = ["Watcher", "watch"]
-
-BATCH = 16 * 1024
-"""Bytes of a stream that may wait to be read: small beside a stream, large beside an event."""
 
 SHORT = 24
 """Bytes of a chunk's end that are looked at with the next one: an end may come in pieces."""
@@ -38,37 +30,51 @@ _END = re.compile(rb"response\.(?:completed|incomplete|failed)|\[DONE\]|event: e
 """Stands in whatever ends a stream."""
 
 
-class Watcher(_Watcher):
-    """The view of one response. What is kept of it are items, in the form in which a request carries them."""
+class ResponsesAnswer:
+    """`Dialect` of items."""
 
-    def __init__(self, way: Way, reader: Reader, *, ok: bool, holder: Holder | None = None) -> None:
-        super().__init__(way, reader.answer, ok=ok, holder=holder)
-        self._reader = reader
+    clears = False
 
-    def raw_message(self) -> bytes:
-        """The answer as the items that a later request carries, a list."""
-        self._read()
-        self._reader.settle()
-        return dumps([carried(item) for item in self._reader.heard.items])
-
-    def raw_calls(self) -> tuple[bytes, ...]:
-        """The calls among them, in the order of `seen().calls`."""
-        self._read()
-        self._reader.settle()
-        return tuple([dumps(carried(item)) for item in self._reader.heard.items if is_call(item)])
+    def __init__(self, ask: Ask, wishes: Wishes) -> None:
+        self.answer = Answer()
+        self._wishes = wishes
+        self._reader = Reader(self.answer)
+        self.take = self._reader.take
+        self._edits: Edits | None = None
 
     @property
+    def edits(self) -> bool:
+        return self._wishes.text is not None or bool(self._wishes.options.halt_repeats)
+
+    def editor(self) -> Edits:
+        self._edits = Edits(self._reader, self._wishes)
+        return self._edits
+
+    def gated(self) -> tuple[Edits, ItemEvents]:
+        editor = self.editor()
+        return editor, ItemEvents(editor, self._reader, self._wishes.gate, self._wishes.joint)
+
+    def passing(self) -> Unedited:
+        return Unedited(self._reader)
+
+    def form(self) -> Response:
+        return Response(self._reader)
+
+    def raw_message(self) -> list[Fields]:
+        return [carried(item) for item in self._reader.heard.items]
+
+    def raw_calls(self) -> list[Fields]:
+        return [carried(item) for item in self._reader.heard.items if is_call(item)]
+
     def hosted(self) -> tuple[tuple[Call, Message | None], ...]:
-        """Calls that the provider has carried out by itself, with what it found, where that is told."""
-        self._read()
         found = [carried_out(item) for item in self._reader.heard.hosted]
         return tuple([(neutral(call).calls[0], neutral(told) if told is not None else None) for call, told in found])
 
-    def joint(self) -> Joint:
-        """What the client was given of this turn's answer so far."""
-        if self._holder is not None:
-            return self._holder.joint()
-        return getattr(self._way, "given", lambda: NOTHING)()
+    def joint(self) -> Given:
+        return self._edits.given() if self._edits is not None else given_by(self._reader)
+
+
+watch = Watch(ResponsesAnswer)
 
 
 def carried(item: Fields) -> Fields:
@@ -76,60 +82,11 @@ def carried(item: Fields) -> Fields:
     return {key: value for key, value in item.items() if value is not None}
 
 
-def watch(
-    ask: Ask,
-    *,
-    strip_usage: bool = False,  # usage is never asked for here: it always comes
-    drop: DropCalls | None = None,
-    status: int = 200,
-    content_type: str = "text/event-stream",
-    options: Options = OFF,
-    language: str = "en",
-    gate: Gate | None = None,
-    joint: Joint | None = None,
-) -> Watcher:
-    """A watcher for the answer to `ask`. An error answer is never edited, nor held.
-
-    `joint`: what earlier attempts of the turn gave the client; this one goes on with it.
-    """
-    reader = Reader(Answer())
-    ok = 200 <= status < 300
-    text = drop.text if drop is not None and ok else None
-    held = ok and (gate is not None or joint is not None)
-    way: Way
-    holder: Holder
-    if not _is_stream(ask, content_type):
-        whole = WholeCut(reader, text, hold=held)
-        if not held:
-            return Watcher(whole, reader, ok=ok)
-        holder = GatedWhole(whole, reader, gate, joint)
-        return Watcher(holder, reader, ok=ok, holder=holder)
-    halts = Repeats(options.halt_repeats, options.repeats_within) if ok and options.halt_repeats else None
-    if text is None and not held and halts is None:
-        return Watcher(_Passing(reader), reader, ok=ok)
-    way = edited = _Edited(reader, text, halts, language, given_of(joint))
-    if not held:
-        return Watcher(way, reader, ok=ok)
-    holder = GatedStream(way, edited.event, reader, gate, joint)
-    return Watcher(holder, reader, ok=ok, holder=holder)
-
-
-def _is_stream(ask: Ask, content_type: str) -> bool:
-    kind = content_type.lower()
-    return "event-stream" in kind or ("json" not in kind and ask.stream)
-
-
-class _Passing:
-    """A stream that nobody edits."""
-
-    touched = own_text = False
-    repeats = 0
+class Unedited(Passing):
+    """A stream that nobody edits. Its end is an event of any length, which says at its beginning what it is."""
 
     def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._decoder = Decoder()
-        self._waiting: list[bytes] = []
-        self._size = 0
+        super().__init__(reader.read, reader.settle)
         self._edge = b""
         self._near = False  # the end, or a text about it
 
@@ -148,61 +105,23 @@ class _Passing:
             self._decode()
         return chunk
 
-    def finish(self) -> bytes:
-        self._decode()
-        if rest := self._decoder.rest():
-            self._reader.read(rest)
-        self._reader.settle()
-        return b""
 
-    def settle(self) -> None:
-        self._decode()
-        self._reader.settle()
+class Edits:
+    """The events without calls, or up to where it says the same again and again."""
 
-    def given(self) -> Given:
-        """What the client has."""
-        self.settle()
-        return given_by(self._reader)
-
-    def _decode(self) -> None:
-        if not self._waiting:
-            return
-        batch = b"".join(self._waiting)
-        self._waiting.clear()
-        self._size = 0
-        read = self._reader.read
-        for event in self._decoder.feed(batch):
-            read(event)
-
-
-class _Edited:
-    """A stream handed on in whole events: without calls, or up to where it says the same again and again."""
-
-    may_be_over = False  # nothing waits
-
-    def __init__(self, reader: Reader, text: str | None, halts: Repeats | None, language: str, before: Given) -> None:
+    def __init__(self, reader: Reader, wishes: Wishes) -> None:
+        options = wishes.options
         self._reader = reader
-        self._decoder = Decoder()
-        self._text = text
-        self._sequel = Sequel() if text is not None else None
-        self._spoke_before = bool(before.text.strip())
-        self._halts = halts
-        self._language = language
+        self._text = wishes.text
+        self._sequel = Sequel() if wishes.text is not None else None
+        self._halts = Repeats(options.halt_repeats, options.repeats_within) if options.halt_repeats else None
+        self._language = wishes.language
         self._heard = 0
         self._passed: list[bytes] = []
         self.touched = self.own_text = False
         self.repeats = 0
 
-    def feed(self, chunk: bytes) -> bytes:
-        passed = b"".join([self.event(event) for event in self._decoder.feed(chunk)])
-        return chunk if passed == chunk else passed
-
-    def finish(self) -> bytes:
-        rest = self._decoder.rest()
-        return self.event(rest) if rest else b""
-
     def settle(self) -> None:
-        """Nothing waits."""
         self._reader.settle()
 
     def given(self) -> Given:

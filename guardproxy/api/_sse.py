@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from guardproxy.api._json import peek
+
 MAX_EVENT = 32 * 1024 * 1024
 """An event longer than this is handed out in pieces (gateways with frame limits of 64 KB to 1 MB broke streams)."""
 
@@ -67,12 +69,24 @@ class Decoder:
         return -1 if half else match.end()  # the LF of that CR is still to come
 
 
+def events_in(raw: bytes) -> list[bytes]:
+    """The events of bytes that hold whole ones."""
+    decoder = Decoder()
+    return [event for event in (*decoder.feed(raw), decoder.rest()) if event] if raw else []
+
+
 def data_of(event: bytes) -> bytes:
     """The joined data lines of an event, without surrounding white space; empty for comments and the like."""
     body = event.strip()
     if b"\n" not in body and b"\r" not in body:
         return body[5:].strip() if body.startswith(b"data:") else b""
     return b"\n".join(line[5:].removeprefix(b" ") for line in body.splitlines() if line.startswith(b"data:")).strip()
+
+
+def payload_of(event: bytes) -> dict[str, object]:
+    """The JSON object of an event; empty where there is none."""
+    found = peek(data_of(event) or b"0")
+    return found if isinstance(found, dict) else {}
 
 
 def with_data(event: bytes, data: bytes) -> bytes:

@@ -12,7 +12,7 @@ import re
 
 import orjson
 
-from guardproxy.api._answer import Answer
+from guardproxy.api._answer import Answer, Choice
 from guardproxy.api._json import peek
 from guardproxy.api._splice import mask
 from guardproxy.api._sse import data_of
@@ -34,9 +34,9 @@ _PLAIN_DELTA = frozenset(("content", "tool_calls"))
 class Template:
     """The two ends of an event, and what stands between them: `content` or `arguments`, or a completion's `text`."""
 
-    __slots__ = ("_first", "_last", "bare", "choice", "entry", "field", "hits", "prefix", "suffix")
+    __slots__ = ("bare", "choice", "entry", "field", "first", "hits", "last", "prefix", "suffix")
 
-    def __init__(self, field: str, prefix: bytes, suffix: bytes, choice: object, entry: dict[str, object]) -> None:
+    def __init__(self, field: str, prefix: bytes, suffix: bytes, choice: Choice, entry: dict[str, object]) -> None:
         self.field = field
         self.prefix = prefix
         self.suffix = suffix
@@ -44,18 +44,8 @@ class Template:
         self.entry = entry  # the call's entry, for `arguments`
         self.bare = not entry.get("id") and not _dict(entry.get("function")).get("name")
         self.hits = 0
-        self._first = len(prefix) - 1
-        self._last = 1 - len(suffix)  # never 0: a suffix ends at least the string, the delta and the chunk
-
-    def match(self, event: bytes) -> str | None:
-        """The string of this event, or None if it is of another kind."""
-        if not (event.startswith(self.prefix) and event.endswith(self.suffix)):
-            return None
-        try:  # with both its quotes; where the ends overlap there are not two, and it is no string
-            text = orjson.loads(event[self._first : self._last])
-        except orjson.JSONDecodeError:
-            return None
-        return text if isinstance(text, str) else None
+        self.first = len(prefix) - 1
+        self.last = 1 - len(suffix)  # never 0: a suffix ends at least the string, the delta and the chunk
 
 
 class Reader:
@@ -69,10 +59,15 @@ class Reader:
 
     def read(self, event: bytes) -> object:
         """Takes one event. Returns its parsed value, or None where it was known, held nothing, or was [DONE]."""
-        for template in self._templates:
-            if (text := template.match(event)) is not None:
-                self._take(template, text)
-                return None
+        for template in self._templates:  # in this one place: it is done with each event of each stream
+            if event.startswith(template.prefix) and event.endswith(template.suffix):
+                try:  # with both its quotes; where the ends overlap there are not two, and it is no string
+                    text = orjson.loads(event[template.first : template.last])
+                except orjson.JSONDecodeError:
+                    continue
+                if type(text) is str:
+                    _take(template, text)
+                    return None
         data = data_of(event)
         if data == DONE:
             self.answer.done = True
@@ -82,18 +77,6 @@ class Reader:
         if self._lessons > 0 and isinstance(payload, dict) and data in event:
             self._learn(event, data, payload)
         return payload
-
-    def _take(self, template: Template, text: str) -> None:
-        template.hits += 1
-        choice = self.answer.choice(template.choice)
-        if template.field != "arguments":
-            choice.add_text(text)
-            return
-        if template.bare:
-            choice.produced += choice.calls.go_on(template.entry.get("index"), text)
-            return
-        function = {**_dict(template.entry["function"]), "arguments": text}
-        choice.produced += choice.calls.take([{**template.entry, "function": function}])
 
     def _learn(self, event: bytes, data: bytes, payload: dict[str, object]) -> None:
         found = self._site(payload)
@@ -108,7 +91,21 @@ class Reader:
         old = [template for template in self._templates if template.field == field]
         self._lessons += sum([template.hits >= WORTH for template in old])
         others = [template for template in self._templates if template.field != field]
-        self._templates = [Template(field, before + ends[0], ends[1] + after, choice, entry), *others]
+        into = self.answer.choice(choice)
+        self._templates = [Template(field, before + ends[0], ends[1] + after, into, entry), *others]
+
+
+def _take(template: Template, text: str) -> None:
+    template.hits += 1
+    choice = template.choice
+    if template.field != "arguments":
+        choice.add_text(text)
+        return
+    if template.bare:
+        choice.produced += choice.calls.go_on(template.entry.get("index"), text)
+        return
+    function = {**_dict(template.entry["function"]), "arguments": text}
+    choice.produced += choice.calls.take([{**template.entry, "function": function}])
 
 
 def _ends(data: bytes, field: str, payload: object, holder: dict[str, object]) -> tuple[bytes, bytes] | None:

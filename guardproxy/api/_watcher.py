@@ -35,9 +35,43 @@ class Holder(Way, Protocol):
     @property
     def unread(self) -> int: ...
     def release(self, keep: frozenset[int] | None = None) -> bytes: ...
-    def raw_message(self) -> dict[str, object]: ...
-    def raw_calls(self) -> list[dict[str, object]]: ...
     def joint(self) -> Joint: ...
+
+
+class Kept(Protocol):
+    """An answer, once its way has settled, as its surface has it: the message that a request carries, and its calls."""
+
+    @property
+    def answer(self) -> Answer: ...
+    def raw_message(self) -> object: ...
+    def raw_calls(self) -> list[dict[str, object]]: ...
+    def hosted(self) -> tuple[tuple[Call, Message | None], ...]: ...
+    def joint(self) -> Joint: ...
+
+
+class Plain:
+    """An answer of which no more is kept than our view of it."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+
+    def raw_message(self) -> dict[str, object]:
+        return assembled({"content": self.answer.first.text or None}, self.raw_calls())
+
+    def raw_calls(self) -> list[dict[str, object]]:
+        return [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in self.answer.first.built()
+        ]
+
+    def hosted(self) -> tuple[tuple[Call, Message | None], ...]:
+        return ()
+
+    def joint(self) -> Joint:
+        answer, first = self.answer, self.answer.first
+        known = {key: value for key, value in (("id", answer.id), ("model", answer.model)) if value}
+        text, calls = first.text, first.call_count
+        return Joint(known, bool(text or calls), text, calls, half=half(first.built()))
 
 
 class Seen(NamedTuple):
@@ -59,9 +93,10 @@ class Seen(NamedTuple):
 class Watcher:
     """The view of one answer, choice 0 where there are several. All of it may be asked for at any time."""
 
-    def __init__(self, way: Way, answer: Answer, *, ok: bool, holder: Holder | None = None) -> None:
+    def __init__(self, way: Way, kept: Kept, *, ok: bool, holder: Holder | None = None) -> None:
         self._way = way
-        self._answer = answer
+        self._answer = kept.answer
+        self._kept = kept
         self._ok = ok
         self._holder = holder
         self.feed = way.feed
@@ -90,34 +125,24 @@ class Watcher:
 
     def raw_message(self) -> bytes:
         """The answer as the assistant message that a request of this surface carries, unknown fields included."""
-        if self._holder is not None:
-            return dumps(self._holder.raw_message())
-        return dumps(assembled({"content": self.text or None}, self._plain_calls()))
+        self._way.settle()
+        return dumps(self._kept.raw_message())
 
     def raw_calls(self) -> tuple[bytes, ...]:
         """The calls of that message, in the order of `seen().calls`."""
-        calls = self._holder.raw_calls() if self._holder is not None else self._plain_calls()
-        return tuple([dumps(call) for call in calls])
+        self._way.settle()
+        return tuple([dumps(call) for call in self._kept.raw_calls()])
 
     @property
     def hosted(self) -> tuple[tuple[Call, Message | None], ...]:
         """Calls that the provider has carried out by itself, with their results: surfaces that have them say so."""
-        return ()
+        self._way.settle()
+        return self._kept.hosted()
 
     def joint(self) -> Joint:
         """What the client was given of this turn's answer so far, for the attempt that goes on with it."""
-        if self._holder is not None:
-            return self._holder.joint()
-        base = {"id": self.response_id, "model": self.response_model}
-        text, calls = self.text, self.call_count
-        known = {key: value for key, value in base.items() if value}
-        return Joint(known, bool(text or calls), text, calls, half=half(self.calls))
-
-    def _plain_calls(self) -> list[dict[str, object]]:
-        return [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in self.calls
-        ]
+        self._way.settle()
+        return self._holder.joint() if self._holder is not None else self._kept.joint()
 
     def seen(self) -> Seen:
         """All of it at once."""

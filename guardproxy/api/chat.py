@@ -20,11 +20,12 @@ from guardproxy.api._chat_held import (
     calls_in_message,
     keep_calls,
     raw_messages,
+    read_calls,
     read_message,
     with_arguments,
 )
 from guardproxy.api._chat_made import closing, feedback, keep_alive, replay_message, results, sound
-from guardproxy.api._chat_watch import Watcher, watch
+from guardproxy.api._chat_watch import watch
 from guardproxy.api._chat_write import write
 from guardproxy.api._declared import declare
 from guardproxy.api._error import error, failure
@@ -36,6 +37,7 @@ from guardproxy.api._reply import reply
 from guardproxy.api._sse import comment
 from guardproxy.api._too_long import too_long
 from guardproxy.api._tools import finish_tool, parameters, schema_defaults, tool_choice, tool_names
+from guardproxy.api._watcher import Watcher
 from guardproxy.core.model import Ask, Declared, Message
 
 __all__ = [
@@ -64,6 +66,7 @@ __all__ = [
     "message",
     "raw_messages",
     "read",
+    "read_calls",
     "read_message",
     "replay_message",
     "reply",

@@ -17,14 +17,15 @@ from guardproxy.api._chat_write import write as _write
 from guardproxy.api._declared import declare
 from guardproxy.api._error import error, failure
 from guardproxy.api._gate import GAP, Joint
-from guardproxy.api._json import dumps, mend, peek, read_object
+from guardproxy.api._json import dumps, mend, read_object
 from guardproxy.api._prefix import Prefixes
 from guardproxy.api._reply import DONE, JSON, MOST_CHOICES, NO_USAGE, SSE, Finish, event
 from guardproxy.api._sse import Decoder, comment
 from guardproxy.api._template import Reader
 from guardproxy.api._too_long import too_long
 from guardproxy.api._usage import merge, usage_of
-from guardproxy.api._watcher import Watcher
+from guardproxy.api._watcher import Plain, Watcher
+from guardproxy.api._whole import Body
 from guardproxy.core.edit import Edit, LimitOutput, SpliceUsage
 from guardproxy.core.model import Ask, Message
 
@@ -126,6 +127,11 @@ class Said(Answer):
         if "usage" in entry:
             self.usage = merge(self.usage, usage_of(entry["usage"]))
 
+    def take_whole(self, payload: Mapping[str, object]) -> None:
+        """An answer in one piece."""
+        self.take(payload)
+        self.done = self.done or bool(self.choices)
+
 
 class _Stream:
     """A stream; `strip`: without the chunk of usage that the client has not asked for."""
@@ -156,35 +162,6 @@ class _Stream:
         return b"" if mine and self._strip else one
 
 
-class _Whole:
-    """An answer in one piece."""
-
-    touched = own_text = may_be_over = False
-    repeats = 0
-
-    def __init__(self, answer: Said) -> None:
-        self._answer = answer
-        self._parts: list[bytes] = []
-
-    def feed(self, chunk: bytes) -> bytes:
-        self._parts.append(chunk)
-        return chunk
-
-    def finish(self) -> bytes:
-        self.settle()
-        return b""
-
-    def settle(self) -> None:
-        """Read it, once it is there."""
-        if not (self._parts and self._parts[-1].rstrip().endswith(b"}")):
-            return
-        payload = peek(b"".join(self._parts))
-        if isinstance(payload, dict):
-            self._parts = []
-            self._answer.take(payload)
-            self._answer.done = self._answer.done or bool(self._answer.choices)
-
-
 def watch(
     ask: Ask,
     *,
@@ -196,8 +173,8 @@ def watch(
     """A watcher for the answer to `ask`. There are no calls to be taken out, and no text is held or ended early."""
     answer, ok, kind = Said(), 200 <= status < 300, content_type.lower()
     streamed = "event-stream" in kind or ("json" not in kind and ask.stream)
-    way = _Stream(answer, strip=strip_usage and ok) if streamed else _Whole(answer)
-    return Watcher(way, answer, ok=ok)
+    way = _Stream(answer, strip=strip_usage and ok) if streamed else Body(answer.take_whole)
+    return Watcher(way, Plain(answer), ok=ok)
 
 
 def reply(ask: Ask, text: str, *, reply_id: str, created: int, finish: Finish | None = None) -> tuple[str, bytes]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 
 from guardproxy.api._answer import Answer
@@ -21,7 +22,8 @@ from guardproxy.api._reply import Finish
 from guardproxy.api._sse import comment
 from guardproxy.api._too_long import too_long
 from guardproxy.api._usage import usage_of
-from guardproxy.api._watcher import Watcher
+from guardproxy.api._watcher import Plain, Watcher
+from guardproxy.api._whole import Body
 from guardproxy.core.edit import Edit
 from guardproxy.core.model import Ask, Message
 from guardproxy.errors import BadAsk
@@ -102,35 +104,17 @@ def write(ask: Ask, edits: Sequence[Edit]) -> bytes:
     return ask.body
 
 
-class _Whole:
-    """The answer."""
+class _Numbers(Answer):
+    """What is known of an answer."""
 
-    touched = own_text = may_be_over = False
-    repeats = 0
+    def take(self, payload: object) -> None:
+        super().take(payload)
+        self.done = not self.failed
+        self.choice(0).chars = 1  # numbers are an answer: to ask the same again is no loop
 
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
-        self._parts: list[bytes] = []
 
-    def feed(self, chunk: bytes) -> bytes:
-        self._parts.append(chunk)
-        return chunk
-
-    def finish(self) -> bytes:
-        self.settle()
-        return b""
-
-    def settle(self) -> None:
-        """Look at it, once it is there."""
-        if not (self._parts and self._parts[-1].rstrip().endswith(b"}")):
-            return
-        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts = []
-        payload = peek(body) if len(body) <= SMALL else _ends(body)
-        if isinstance(payload, dict):
-            self._answer.take(payload)
-            self._answer.done = not self._answer.failed
-            self._answer.choice(0).chars = 1  # numbers are an answer: to ask the same again is no loop
+def _parsed(body: bytes) -> object:
+    return peek(body) if len(body) <= SMALL else _ends(body)
 
 
 def _ends(body: bytes) -> dict[str, object]:
@@ -153,8 +137,8 @@ def _ends(body: bytes) -> dict[str, object]:
 def watch(ask: Ask, *, status: int = 200, **_more: object) -> Watcher:
     """A watcher for the answer to `ask`: it is never touched."""
     del ask
-    answer = Answer()
-    return Watcher(_Whole(answer), answer, ok=200 <= status < 300)
+    answer = _Numbers()
+    return Watcher(Body(answer.take, _parsed, sys.maxsize), Plain(answer), ok=200 <= status < 300)
 
 
 def reply(ask: Ask, text: str, *, reply_id: str, created: int, finish: Finish | None = None) -> tuple[str, bytes]:

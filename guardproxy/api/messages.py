@@ -16,7 +16,7 @@ from guardproxy.api import _messages
 from guardproxy.api._asked import boolean, count, model_of, objects, wrong
 from guardproxy.api._blocks import SPREAD, Spread, count as of_message
 from guardproxy.api._blocks_error import error, failure
-from guardproxy.api._blocks_held import calls_in_message, keep_calls, read_message, sound, with_arguments
+from guardproxy.api._blocks_held import calls_in_message, keep_calls, read_calls, read_message, sound, with_arguments
 from guardproxy.api._blocks_made import closing, feedback, keep_alive, replay_message, reply, results
 from guardproxy.api._blocks_watch import watch
 from guardproxy.api._blocks_write import write
@@ -60,6 +60,7 @@ __all__ = [
     "message",
     "raw_messages",
     "read",
+    "read_calls",
     "read_message",
     "replay_message",
     "reply",

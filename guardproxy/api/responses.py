@@ -22,7 +22,14 @@ from guardproxy.api._json import peek, read_object
 from guardproxy.api._prefix import Prefixes
 from guardproxy.api._progress import progress
 from guardproxy.api._responses_chain import OURS, Said, continues, keep, names, recalled, references, stored
-from guardproxy.api._responses_held import calls_in_message, keep_calls, raw_messages, read_message, with_arguments
+from guardproxy.api._responses_held import (
+    calls_in_message,
+    keep_calls,
+    raw_messages,
+    read_calls,
+    read_message,
+    with_arguments,
+)
 from guardproxy.api._responses_items import History
 from guardproxy.api._responses_made import (
     closing,
@@ -34,11 +41,12 @@ from guardproxy.api._responses_made import (
     sound,
     unanswered,
 )
-from guardproxy.api._responses_watch import Watcher, watch
+from guardproxy.api._responses_watch import watch
 from guardproxy.api._responses_write import Body, write
 from guardproxy.api._sse import comment
 from guardproxy.api._too_long import too_long
 from guardproxy.api._tools import finish_tool, parameters, schema_defaults, tool_choice, tool_names
+from guardproxy.api._watcher import Watcher
 from guardproxy.core.model import Ask, Declared, Message
 from guardproxy.errors import BadAsk
 
@@ -72,6 +80,7 @@ __all__ = [
     "names",
     "raw_messages",
     "read",
+    "read_calls",
     "read_message",
     "recall",
     "references",

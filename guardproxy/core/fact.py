@@ -67,13 +67,13 @@ def pack(step: Step, said: Fp = NO_FP) -> bytes:
     if signature != NO_FP:
         present |= 32
         prints.append(signature)
-    bearing = step.bearing
-    if said != NO_FP:
-        bearing = bearing._replace(said=said)
-    also = 0
+    bearing, also = step.bearing, 0
     if bearing is not NOTHING:
-        also, rest = _pack(bearing)
+        also, rest = _pack(bearing if said == NO_FP else bearing._replace(said=said))
         prints.append(rest)
+    elif said != NO_FP:  # mostly
+        also = 4
+        prints.append(said)
     head = _HEAD.pack(_VERSION, step.kind, step.flags, max(0, step.at_ms), step.place, present, also, len(name))
     return b"".join((head, name, *prints))
 

@@ -259,7 +259,10 @@ class Fingerprinter:
 
     def words(self, text: str) -> Fp:
         """What is said beside calls, spacing and case ignored; NO_FP: nothing is."""
-        plain = " ".join(text[:WORDS].casefold().split())
+        plain = text[:WORDS].casefold()
+        if "  " in plain or not plain.isprintable():  # the only white space that is printable is a blank
+            plain = " ".join(plain.split())
+        plain = plain.strip()
         return finish(self._words, plain) if plain else NO_FP
 
     def refused_length(self, at_ms: int) -> Step:

@@ -55,6 +55,15 @@ def rounds(ask: Ask) -> list[Round]:
     return _rounds(ask, 0, in_text=not _native(ask))
 
 
+def within(found: list[Round], steps: int, at_most: int) -> list[Round]:
+    """The newest rounds that have so many calls, `at_most` of one counted; all where a user has spoken before them."""
+    calls, first = 0, len(found)
+    while first and calls < steps:
+        first -= 1
+        calls += min(len(found[first].calls), at_most)
+    return found if any(turn.reply is not None for turn in found[:first]) else found[first:]
+
+
 def latest(ask: Ask) -> Round | None:
     """The newest round; what a client says in the model's place begins none."""
     tail, begun = ask.tail, -1

@@ -17,7 +17,7 @@ from guardproxy.core.fact import BOUNDARY, pack, reported, stamp, unpack
 from guardproxy.core.fingerprint import GUARD_MARK, Defaults, Fingerprinter
 from guardproxy.core.harness import is_harness
 from guardproxy.core.model import NO_FP, Ask, Call, Message, Step, Trail
-from guardproxy.core.rounds import Round, latest, rounds
+from guardproxy.core.rounds import Round, latest, rounds, within
 from guardproxy.core.tenant import owned
 from guardproxy.core.view import Identity, RoundFact, TurnFact, View
 from guardproxy.core.volatile import learned
@@ -141,7 +141,7 @@ def observe(ask: Ask, printer: Fingerprinter, now_ms: int, tenant: str = "") -> 
     `tenant`: whose retry it may be, where several share an org.
     """
     seen: set[bytes] = set()
-    found = rounds(ask)
+    found = within(rounds(ask), WINDOW, AT_MOST)
     for turn in found:
         if turn.reply:
             seen = {printer.text(m.text) for m in ask.head if m.role == "user"}

@@ -41,7 +41,9 @@ def passed(text: str) -> bool:
     end = "\n" + text[-LAST:].lower()
     if "pass" in end and _PASSED.search(end) is not None:
         return True
-    return any(map(end.__contains__, _CLEAN)) or "\nok \t" in end or "\nok  " in end
+    if "ok" in end or "no " in end or " 0 " in end or "build s" in end:  # one of these is in all that follow
+        return any(map(end.__contains__, _CLEAN)) or "\nok \t" in end or "\nok  " in end
+    return False
 
 
 def failures(text: str) -> int:

@@ -21,7 +21,7 @@ from guardproxy.core.memo import Memo
 from guardproxy.core.tenant import DEFAULT_ORG, NOBODY
 from guardproxy.core.view import Identity
 from guardproxy.errors import BadAsk, GuardError, Overloaded
-from guardproxy.http import intake, passing, route as routing, timing, watching
+from guardproxy.http import intake, passing, route as routing, timing, unread, watching
 from guardproxy.http.books import Books, TurnStore
 from guardproxy.http.chosen import Policies
 from guardproxy.http.heading import plain_error as _error
@@ -191,7 +191,7 @@ class Proxy:
         tenant = NOBODY if self.tenancy is None else request[TENANT]
         surface = target.surface
         if surface is None or request.method == "OPTIONS" or passing.websocket(request):
-            return await passing.forward(self, request, target, tenant)
+            return await unread.timed(self, request.method, passing.forward(self, request, target, tenant))
         if request.method != "POST":
             message = f"{request.method} is not a method of {target.route}; use POST"
             return _error(surface, BadAsk(message, status=405, code="method_not_allowed"), [("Allow", "POST")])

@@ -104,7 +104,7 @@ async def give_up(run: Guarded, error_type: str, look: Look | None = None) -> we
 
 async def _relay(run: Guarded, answer: Answer, look: Look) -> None:
     done = run.turn.outcome
-    async for chunk in answer.pieces():
+    while chunk := await answer.piece():
         done.first_chunk()
         out = look.feed(chunk)
         if out:

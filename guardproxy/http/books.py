@@ -42,8 +42,8 @@ OWED = 10_000
 
 CLOSED = {
     "closed": "the proxy's store does not answer, and nothing goes out uncounted (store.on_failure: closed)",
-    "by_budget": "the proxy's store, which counts the budgets that hold for this key, does not answer; nothing is sent "
-    "meanwhile, so that none of them is passed (store.on_failure: by_budget)",
+    "by_budget": "the proxy's store, which counts the budgets that hold for this request, does not answer; nothing is "
+    "sent meanwhile, so that none of them is passed (store.on_failure: by_budget)",
 }
 """What a client is told without the store, by policy; it may try again at once."""
 

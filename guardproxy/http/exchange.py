@@ -7,7 +7,7 @@ client (a quarter of a turn's CPU, measured: `make bench`) serves the other rout
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -83,17 +83,22 @@ class Answer:
                 await self.wait()
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """The body as it comes: what arrived together comes together. `UpstreamError` when it breaks off."""
-        while True:
-            if self._parts:
-                yield self._take()
-            elif self.complete:
-                return
-            elif self.error is not None:
+    @property
+    def ready(self) -> bool:
+        """Whether a part of the body is there already."""
+        return bool(self._parts)
+
+    async def piece(self) -> bytes:
+        """The next part of the body: what arrived together comes together. b"" at its end; `UpstreamError` when it
+        breaks off.
+        """
+        while not self._parts:
+            if self.complete:
+                return b""
+            if self.error is not None:
                 raise self.error
-            else:
-                await self.wait()
+            await self.wait()
+        return self._take()
 
     def _take(self) -> bytes:
         parts, self._parts = self._parts, []

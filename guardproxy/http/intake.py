@@ -93,19 +93,26 @@ async def _read(request: web.BaseRequest, max_body: int) -> bytes:
         raise _too_large(declared, max_body)
     await expected(request)
     try:
-        return await _gathered(content, max_body)
+        return await _gathered(content, max_body, sized=request.content_length is not None)
     except TimeoutError:
         raise too_slow() from None
     except web.RequestPayloadError:
         raise malformed() from None
 
 
-async def _gathered(content: StreamReader, most: int) -> bytes:
+async def _gathered(content: StreamReader, most: int, *, sized: bool) -> bytes:
+    """The body as it comes. Of a `sized` one each part is taken as it is, so that the whole is copied once; chunks of
+    the client's are too many for that.
+    """
     parts, size, loop = [], 0, asyncio.get_running_loop()
     async with asyncio.timeout(IDLE_S) as limit:
+        until = loop.time() + IDLE_S
         while not content.at_eof():
-            parts.append(await content.readany())
-            limit.reschedule(loop.time() + IDLE_S)
+            parts.append((await content.readchunk())[0] if sized else await content.readany())
+            late = loop.time() + IDLE_S
+            if late - until > IDLE_S / 30:  # not with each part: they are many, and close together
+                until = late
+                limit.reschedule(until)
             size += len(parts[-1])
             if size > most:
                 raise _too_large(size, most)

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -35,6 +35,13 @@ CALLS, WORDS = 16, 500
 
 At = Callable[[int], Message | None]
 """The message at an index of the request, if there is one: a surface reads it from the parsed body."""
+
+
+class Form(Protocol):
+    """How a surface's messages and calls are read: what is put back is kept in its form."""
+
+    def read_message(self, raw: bytes, /) -> Message: ...
+    def read_calls(self, raws: Sequence[bytes], /) -> tuple[Call, ...]: ...
 
 
 class Rounds(NamedTuple):
@@ -94,7 +101,9 @@ class Ledger:
         place = self._before(at, index) if taken else ""
         return (PutBack(index),) if any(one.place == place and one.exact for one in taken) else ()
 
-    def put_back(self, at: At, entries: Mapping[str, bytes]) -> tuple[tuple[AppendText | PutBack, ...], bool]:
+    def put_back(
+        self, at: At, entries: Mapping[str, bytes], form: Form
+    ) -> tuple[tuple[AppendText | PutBack, ...], bool]:
         """What stands in this conversation again, as the edits it was, in order; whether texts have lost their place.
 
         What was put back at a message goes with it: a compaction that takes it away takes calls and results together.
@@ -114,11 +123,11 @@ class Ledger:
             elif text := self.opened(anchor, sealed):
                 texts.append((index, int(number), text.decode()))
         found = tuple(AppendText(index, text) for index, _, text in sorted(texts))
-        backs = [back for place, some in rounds.items() for back in self._rounds(at, place, some, entries)]
+        backs = [back for place, some in rounds.items() for back in self._rounds(at, place, some, entries, form)]
         return (*found, *sorted(backs, key=lambda one: one.index)), lost > 0 and not found
 
     def _rounds(
-        self, at: At, place: str, some: Sequence[tuple[Rounds, str]], entries: Mapping[str, bytes]
+        self, at: At, place: str, some: Sequence[tuple[Rounds, str]], entries: Mapping[str, bytes], form: Form
     ) -> list[PutBack]:
         """What stands at a place whatever is answered there, and what belongs to the answer given, in order."""
         index = int(place.partition(":")[0])
@@ -129,13 +138,13 @@ class Ledger:
         for _, anchor, exact in chosen:
             raw = self.opened(anchor, entries[anchor])
             back = _unpacked(index, raw) if raw else None
-            if back is not None and not self._came_after_all(at(index), anchor, back):
+            if back is not None and not self._came_after_all(at(index), anchor, back, form):
                 # words of ours are known by all of them: what only looks like them stays
                 backs.append(back if exact or not back.instead else replace(back, instead=""))
-        whole = _each_id_once(at(index), backs)
+        whole = _each_id_once(at(index), backs, form)
         return [back for back in whole if back != PutBack(index)]
 
-    def _came_after_all(self, here: Message | None, anchor: str, back: PutBack) -> bool:
+    def _came_after_all(self, here: Message | None, anchor: str, back: PutBack, form: Form) -> bool:
         """Whether the message itself makes the calls of a decision that was put back because they were thought lost.
 
         By what they are, too: many providers begin their ids anew with each answer.
@@ -144,7 +153,8 @@ class Ledger:
         if here is None or not here.calls or one is None or one.exact:
             return False
         own = {(call.id, self._printer.call(call)) for call in here.calls if call.id}
-        return any((call.id, self._printer.call(call)) in own for raw in back.before for call in _made(json.loads(raw)))
+        made = [call for raw in back.before for call in form.read_message(raw).calls]
+        return any((call.id, self._printer.call(call)) in own for call in made)
 
     def _chosen(self, here: Message | None, some: Sequence[tuple[Rounds, str]]) -> list[tuple[int, str, bool]]:
         """Numbers and anchors, and whether the message is that answer to the letter.
@@ -204,18 +214,7 @@ def _rounds_at(anchor: str) -> Rounds | None:
     return Rounds(place, calls, exact, int(number)) if anchor.startswith(ROUNDS) and dot else None
 
 
-def _made(message: object) -> Iterator[Call]:
-    """The calls of a message that was put back, in whatever surface's form; of some a message is a list of items."""
-    items = [one for one in (message if isinstance(message, list) else [message]) if isinstance(one, dict)]
-    lists = [one[key] for one in items for key in ("tool_calls", "content") if isinstance(one.get(key), list)]
-    for part in (*items, *[part for parts in lists for part in parts if isinstance(part, dict)]):
-        if name := part.get("call_id") or part.get("id"):
-            inner = part.get("function") or part.get("custom") or part
-            given = inner.get("arguments", inner.get("input"))
-            yield Call(inner.get("name") or "", given if isinstance(given, str) else json.dumps(given), name)
-
-
-def _each_id_once(here: Message | None, backs: Sequence[PutBack]) -> list[PutBack]:
+def _each_id_once(here: Message | None, backs: Sequence[PutBack], form: Form) -> list[PutBack]:
     """Without the calls, and with them their results, that would bring an id into the message a second time.
 
     Clients number calls anew, and providers refuse such a message on every later turn.
@@ -223,8 +222,7 @@ def _each_id_once(here: Message | None, backs: Sequence[PutBack]) -> list[PutBac
     taken = {call.id for call in here.calls if call.id} if here else set()
     kept = []
     for back in backs:
-        calls = [json.loads(raw) for _, raw in back.calls]
-        ids = [one for call in calls if (one := call.get("call_id") or call.get("id"))]
+        ids = [call.id for call in form.read_calls([raw for _, raw in back.calls]) if call.id]
         if len({*ids} - taken) < len(ids):
             kept.append(PutBack(back.index, back.before, said=back.said, instead=back.instead))
         else:

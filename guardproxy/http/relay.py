@@ -21,6 +21,7 @@ from guardproxy.http.exchange import Answer
 from guardproxy.http.headers import response_headers
 from guardproxy.http.look import Look, left, not_json, read, take_over
 from guardproxy.http.outlet import last
+from guardproxy.http.streamed import Streamed
 from guardproxy.http.tenancy import outward
 from guardproxy.http.whole import whole
 
@@ -94,9 +95,9 @@ def headers_of(turn: Turn, answer: Answer, *, decoded: bool = False) -> list[tup
     return [*theirs, *turn.guard_headers()]
 
 
-async def begin_stream(turn: Turn, answer: Answer, *, decoded: bool = False) -> web.StreamResponse:
-    """The answer to the client, its head sent."""
-    response = web.StreamResponse(status=answer.status, headers=headers_of(turn, answer, decoded=decoded))
+async def begin_stream(turn: Turn, answer: Answer, *, decoded: bool = False, with_first: bool = False) -> Streamed:
+    """The answer to the client, its head sent; `with_first`: it leaves with the first part."""
+    response = Streamed(answer.status, headers_of(turn, answer, decoded=decoded), with_first=with_first)
     await response.prepare(turn.request)
     turn.response, turn.said_action = response, turn.decision.action
     turn.outcome.whole = False
@@ -106,19 +107,22 @@ async def begin_stream(turn: Turn, answer: Answer, *, decoded: bool = False) -> 
 async def _stream(turn: Turn, answer: Answer) -> web.StreamResponse:
     done = turn.outcome
     look = turn.look = Look(turn, answer)
-    response = await begin_stream(turn, answer, decoded=look.decoded)
+    feed, watcher = look.feed, look.watcher
+    response = await begin_stream(turn, answer, decoded=look.decoded, with_first=answer.ready)
     broke: Exception | None = None
     halted = 0
     try:
-        async for chunk in answer.pieces():
+        while chunk := await answer.piece():
             done.first_chunk()
-            out = look.feed(chunk)
-            if not turn.settled and look.watcher.ended:
+            out = feed(chunk)
+            if not turn.settled and watcher.ended:
                 take_over(turn, look, dropped=look.drop is not None)
                 turn.settle()  # usage may come as late as [DONE]
-                halted = look.watcher.halted
+                halted = watcher.halted
             if out:
                 await response.write(out)
+            else:
+                response.begin()
             if halted:  # leaving the answer unread closes the provider's stream
                 break
     except (ConnectionResetError, asyncio.CancelledError) as gone:

@@ -19,6 +19,8 @@ from guardproxy.core.view import Identity, View
 from guardproxy.errors import StoreError
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from guardproxy.http.turn import Turn
     from guardproxy.store.chains import Chains
 
@@ -65,10 +67,15 @@ class Remembered:
             await self._chains().keep(org, name, sealed, ttl_s, session)
 
 
+def _recalls(surface: ModuleType) -> bool:
+    """Whether answers are gone on with by their id there; `hasattr` makes an error in order to say no."""
+    return "recall" in vars(surface)
+
+
 async def recall(turn: Turn) -> None:
     """Find what a request goes on with. Raises BadAsk where it cannot be sent on without it."""
     surface = turn.surface
-    if not hasattr(surface, "recall"):
+    if not _recalls(surface):
         return
     if said := surface.continues(turn.ask):
         found = surface.recall(turn.ask, await _kept(turn, said))
@@ -98,7 +105,7 @@ def identity(turn: Turn, found: Identity) -> Identity:
 
 def keep(turn: Turn, view: View) -> None:
     """Remember the answer of a turn that is over, as the client was given it. Never raises: a turn must be settled."""
-    if not hasattr(turn.surface, "recall") or turn.outcome.outcome != "answered":
+    if not _recalls(turn.surface) or turn.outcome.outcome != "answered":
         return
     try:
         if turn.surface.stored(turn.ask):

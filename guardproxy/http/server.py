@@ -19,6 +19,11 @@ _log = logging.getLogger(__name__)
 MAX_LINE = 64 * 1024
 """Bytes of a request's first line, and of one header: keys and traces of gateways are longer than aiohttp's 8 KB."""
 
+READ = 256 << 10
+"""Bytes of a body that may wait to be taken, up to twice as many, before no more are read: as much as comes at once.
+With less a connection would be stopped and started again with every part.
+"""
+
 SAID = 20
 """Lines that one process writes of malformed requests; all are counted."""
 
@@ -35,6 +40,7 @@ class Server(web.Server):
             logger=Quiet(count),
             max_line_size=MAX_LINE,
             max_field_size=MAX_LINE,
+            read_bufsize=READ,
         )
 
     def __call__(self) -> web.RequestHandler:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from guardproxy.core.model import Rung
 from guardproxy.core.view import Closing
 from guardproxy.errors import GuardError, StoreError
-from guardproxy.http import charging, closing, own_words, remembering, reporting, soft_limits
+from guardproxy.http import charging, closing, own_words, remembering, reporting, soft_limits, unread
 from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def settle(turn: Turn) -> None:
 def _settle(turn: Turn) -> None:
     view, proxy = turn.view, turn.proxy
     if view is None:
+        unread.failed(turn)
         return
     turn.report = report = reporting.report_of(turn, view)
     remembering.keep(turn, view)

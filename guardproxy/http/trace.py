@@ -37,6 +37,8 @@ def show(config: Config, org: str, session: str, where: str = "") -> None:
 
     async def work(store: Store) -> tuple[list[TurnRecord], list[tuple[int, str]], list[str]]:
         records = await read(store, org, session)
+        for one in records if not reads else ():
+            one.pop("advice", None)  # content, where it is kept
         people = await _people(
             store, org, session, _sealer(config) if reads else None
         )  # there is a store, and so a secret

@@ -137,8 +137,8 @@ class Turn:
         if self.seen.short:
             await room.make(self)
         lost = False
-        if self.seen.ledger:
-            self.put_back, lost = proxy.ledger.put_back(self.message, self.seen.ledger)
+        if self.seen.ledger and self.talks:
+            self.put_back, lost = proxy.ledger.put_back(self.message, self.seen.ledger, self.surface)
             lost = lost and not self.before  # what was said stands with the provider
         exempt: tuple[ScopedExemption, ...] = ()
         if self.seen.exempt or self.seen.degraded:

@@ -15,12 +15,12 @@ from aiohttp.http import SERVER_SOFTWARE
 from multidict import CIMultiDict
 
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
-_BODILESS = frozenset({204, 304})
+BODILESS = frozenset({204, 304})
 
 
 def whole(status: int, headers: Sequence[tuple[str, str]], body: bytes) -> web.StreamResponse:
     """The answer to a POST."""
-    if status < 200 or status in _BODILESS:
+    if status < 200 or status in BODILESS:
         return web.Response(status=status, headers=headers, body=body)
     return Whole(status, headers, body)
 

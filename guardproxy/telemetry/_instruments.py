@@ -161,7 +161,12 @@ TABLE: tuple[Instrument, ...] = (
     _gauge("guardproxy.budget.window.end", "s", BUDGET, "When it ends, seconds since 1970; 0: never.", "max"),
     _histogram("guardproxy.overhead.duration", "s", (s.PHASE,), FAST, "Our own work on a turn, store included."),
     _histogram("guardproxy.store.operation.duration", "s", (s.STORE_OP, s.ERROR_TYPE), STORE, "Trips to the store."),
-    _counter("guardproxy.store.fallbacks", "{fallback}", (s.STORE_MODE,), "Turns decided without the store."),
+    _counter(
+        "guardproxy.store.fallbacks",
+        "{fallback}",
+        (s.STORE_MODE,),
+        "Turns decided without the store (open), or refused (closed).",
+    ),
     _counter("guardproxy.store.changes", "{change}", (s.STATE,), "Times the store went away or came back."),
     _counter("guardproxy.upstream.retries", "{retry}", (s.GEN_AI_PROVIDER, s.ERROR_TYPE), "Attempts made again."),
     _counter(
@@ -198,6 +203,7 @@ GAUGES = frozenset(instrument.name for instrument in TABLE if instrument.kind ==
 FROM_THE_START: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("guardproxy.faults", ()),
     ("guardproxy.store.fallbacks", ("open",)),
+    ("guardproxy.store.fallbacks", ("closed",)),
     ("guardproxy.store.changes", ("down",)),
     ("guardproxy.store.changes", ("up",)),
     ("guardproxy.shed", ("in_flight",)),

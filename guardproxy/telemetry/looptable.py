@@ -102,14 +102,14 @@ def loop_table(
     `width`: of the terminal; in a narrow one the words need the room of some numbers. `people`: what was decided of the
     run beside its turns, each with its time in milliseconds.
     """
-    table = Table(title=Text(title) if title else None, title_justify="left", header_style="bold", **_NARROW)
+    table = Table(title=_text(title) if title else None, title_justify="left", header_style="bold", **_NARROW)
     columns = [name for name in _COLUMNS if width >= _FROM.get(name, 0)]
     for name in columns:
         table.add_column(name, justify="right" if name in ("loop", "latency", "tokens") else "left", overflow="fold")
     for row in rows_of(records):
         style = _STYLE.get(row.action.split()[0] if row.action else "", "")
-        table.add_row(*(Text(getattr(row, name)) for name in columns[:-1]), Text(row.action, style=style))
-    return Group(table, *map(Text, reasons(records, people)), Text(summary(records)))
+        table.add_row(*(_text(getattr(row, name)) for name in columns[:-1]), _text(row.action, style))
+    return Group(table, *map(_text, reasons(records, people)), _text(summary(records)))
 
 
 def reasons(records: Sequence[TurnRecord], people: Sequence[tuple[int, str]] = ()) -> list[str]:
@@ -200,6 +200,11 @@ def _later(
     for later in range(index + 1, min(len(records), index + 9)):  # an answer comes soon or, after compaction, never
         for found in open_results[later]:
             yield later, found
+
+
+def _text(text: str, style: str = "") -> Text:
+    """What a model or a client named must not move the cursor."""
+    return Text("".join(letter if letter.isprintable() else "?" for letter in text), style=style)
 
 
 def _short(text: str) -> str:

@@ -1,6 +1,7 @@
 """Turn records from a file: a log with decision lines, or spans that a collector wrote as OTLP JSON, a request a line.
 
-What a file holds beside them (other lines of the log, other programs' spans) is passed over.
+What a file holds beside them is passed over: other lines of the log, other programs' spans, what a log's keeper writes
+in front of each line.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def objects(file: Path) -> Iterator[dict[str, Any]]:
     try:
         with _opened(file) as stream:
             for line in stream:
-                if line[:1] == b"{" and (found := _object(line)) is not None:
+                if (found := _object(line[max(0, line.find(b"{")) :])) is not None:
                     yield found
     except (OSError, EOFError, zlib.error) as error:
         raise ConfigError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error

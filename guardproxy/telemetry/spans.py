@@ -55,6 +55,7 @@ class Trace:
     sent: bool
     segment: Segment = WHOLE
     told: str = ""
+    began_ns: int = 0  # when the request came that opened the run, where this process has seen it
 
 
 class Spans:
@@ -138,7 +139,8 @@ class Spans:
             self._abandoned(run, trace, base)
         else:
             parent = _context(trace.caller.trace_id, trace.caller.span_id, remote=True)
-        times = ((run.segment_ms or run.started_ms) * 1_000_000, run.ended_ms * 1_000_000)
+        start = (run.segment_ms or run.started_ms) * 1_000_000  # by the store's clock, when it was asked
+        times = (min(start, trace.began_ns or start), run.ended_ms * 1_000_000)
         status = _ERROR if run.outcome == "cut" else _UNSET
         name = f"{name} {clean(run.agent)}".rstrip()
         links = self._previous(run.org, run.session, run.started_ms, segment)
@@ -172,6 +174,8 @@ class Spans:
         session = report.session or f"{self._random.getrandbits(64):x}"
         trace = self.trace(report.org, session, born, told)
         if report.session:
+            if report.view.new_session:
+                trace = replace(trace, began_ns=report.started_ns)
             self._traces.keep((report.org, session, born), trace)
         return trace
 

@@ -119,7 +119,11 @@ def config(socket_path: str, on_failure: str) -> Json:
         "policy": {"profile": "none", "limits": {"session": {"turns": 1_000_000}}},
         "store": {"url": f"unix://{socket_path}", "on_failure": on_failure},
         "telemetry": {"log_level": "warning"},
+        "budgets": BUDGETS if on_failure == "by_budget" else [],
     }
+
+
+BUDGETS = [{"scope": "org", "dimension": "cost_usd", "window": "day", "limit": 100}]
 
 
 @asynccontextmanager
@@ -227,10 +231,14 @@ async def settled(socket_path: str, asked: Counter[str], seconds: float = 15) ->
     return told
 
 
-@pytest.mark.parametrize("fault", ["stopped", "frozen"])
-async def test_closed_means_503_and_no_call(tmp_path: Path, server: Server, fault: str) -> None:
+CLOSED = [("stopped", "closed"), ("frozen", "closed"), ("frozen", "by_budget")]
+
+
+@pytest.mark.parametrize(("fault", "on_failure"), CLOSED)
+async def test_closed_means_503_and_no_call(tmp_path: Path, server: Server, fault: str, on_failure: str) -> None:
+    """`by_budget` closes to who has one."""
     body = {"model": "mock-1", "messages": [{"role": "user", "content": "Hello."}]}
-    async with served(tmp_path, server, "closed") as (provider, running):
+    async with served(tmp_path, server, on_failure) as (provider, running):
         assert (await running.post(body)).status == 200
         server.hit(fault)
         took = []
@@ -244,7 +252,7 @@ async def test_closed_means_503_and_no_call(tmp_path: Path, server: Server, faul
         server.heal(fault)
         await until(lambda: running.lines(UP), 15)
         again = await running.post(body)
-    print(f"\n{fault}, closed: refused after {', '.join(f'{ms:.0f}' for ms in took)} ms: {answer.json['error']}")
+    print(f"\n{fault}, {on_failure}: refused after {', '.join(f'{ms:.0f}' for ms in took)} ms: {answer.json['error']}")
     assert calls == 1
     assert again.status == 200
     assert statistics.median(took) <= MOST_MS

@@ -150,3 +150,21 @@ def test_the_newest_round_is_the_last_of_all(messages: list[Json], index: int | 
 )
 def test_calls_of_an_answer(messages: list[Json], text: str, expected: int) -> None:
     assert len(rounds.calls_in(bare(*messages), text)) == expected
+
+
+A, B, C = ([called(("f", "{}", one)), result("r", one)] for one in "abc")
+WITHIN: dict[str, tuple[list[Json], int]] = {
+    "calls enough": ([*A, *B, *C], 2),
+    "a user has spoken before them": ([*A, user("Go on."), *B, *C], 3),
+    "words among them": ([*A, *B, said("So."), *C], 3),
+    "calls in one message": ([*A, called(("f", "{}", "d"), ("g", "{}", "e")), *C], 2),
+}
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_the_rounds_that_are_enough(name: str) -> None:
+    messages, expected = WITHIN[name]
+    found = rounds.rounds(ask(TASK, *messages))
+
+    assert rounds.within(found, 2, 64) == found[-expected:]
+    assert rounds.within(found, 1, 64) == found[-1:] or "user" in name

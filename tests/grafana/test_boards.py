@@ -72,6 +72,20 @@ def test_the_variables_that_are_used_are_there(file: str, board: Board) -> None:
     assert made - used == set()
 
 
+@BOARDS
+def test_the_sdk_reads_what_it_wrote(file: str, board: Board) -> None:
+    from grafana_foundation_sdk.models.dashboard import (
+        Dashboard,
+    )  # `build` has silenced what it says when it is first read
+
+    made = json.loads(build.drawn(board))
+    again = json.loads(build.JSONEncoder(sort_keys=True, indent=2).encode(Dashboard.from_json(made)))
+    ids = [panel["id"] for panel in panels(made)]
+
+    assert again == made
+    assert len(set(ids)) == len(ids)
+
+
 def test_panels_do_not_overlap() -> None:
     for board in build.BOARDS.values():
         taken: set[tuple[int, int]] = set()

@@ -6,8 +6,11 @@ import asyncio
 import gzip
 import zlib
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from aiohttp import StreamReader
+from aiohttp.base_protocol import BaseProtocol
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
@@ -76,3 +79,28 @@ async def test_a_large_body_is_decoded_beside_the_loop(monkeypatch: pytest.Monke
         request[intake._ARRIVED] = gzip.compress(bytes(size))
         taken = await intake.take(request, max_body=1 << 30, max_expanded=1 << 22)
         assert (len(taken.plain), len(threads)) == (size, beside)
+
+
+@pytest.mark.parametrize("sized", [True, False])
+async def test_a_body_may_come_in_many_parts(monkeypatch: pytest.MonkeyPatch, *, sized: bool) -> None:
+    """Each of them gives it its time again, and none of them more."""
+    monkeypatch.setattr(intake, "IDLE_S", 0.5)
+    loop = asyncio.get_running_loop()
+    protocol = BaseProtocol(loop)
+    protocol.transport = Mock()
+    content = StreamReader(protocol, 1 << 16, loop=loop)
+
+    async def send() -> None:
+        for part in (b"a", b"b", b"c"):
+            content.feed_data(part * 3)
+            content.feed_data(part)
+            await asyncio.sleep(0.3)
+        content.feed_eof()
+
+    sending = asyncio.ensure_future(send())
+    assert await intake._gathered(content, 1 << 20, sized=sized) == b"aaaabbbbcccc"
+    await sending
+    endless = StreamReader(protocol, 1 << 16, loop=loop)
+    monkeypatch.setattr(intake, "IDLE_S", 0.01)
+    with pytest.raises(TimeoutError):
+        await intake._gathered(endless, 1 << 20, sized=sized)

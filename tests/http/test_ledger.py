@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from types import ModuleType
 
 import pytest
 
+from guardproxy.api import chat, messages, responses
 from guardproxy.core.edit import AppendText, ForbidTools, PutBack
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.model import Call, Message
@@ -55,7 +58,7 @@ def test_put_back(name: str) -> None:
     entries = ledger().seal(over(CONVERSATION), [ADVICE, ForbidTools()])
 
     assert len(entries) == 1
-    assert ledger().put_back(over(messages), entries) == (((ADVICE,), False) if there else ((), True))
+    assert ledger().put_back(over(messages), entries, chat) == (((ADVICE,), False) if there else ((), True))
 
 
 def test_several_texts_at_one_place_keep_their_order() -> None:
@@ -66,7 +69,7 @@ def test_several_texts_at_one_place_keep_their_order() -> None:
     scrambled = dict(sorted(entries.items()))
 
     assert len(entries) == 12
-    assert ledger().put_back(over(CONVERSATION), scrambled) == (tuple(texts), False)
+    assert ledger().put_back(over(CONVERSATION), scrambled, chat) == (tuple(texts), False)
 
 
 def test_what_is_stored_is_sealed() -> None:
@@ -81,14 +84,14 @@ def test_what_is_stored_is_sealed() -> None:
 def test_another_secret_gives_no_text() -> None:
     entries = ledger().seal(over(CONVERSATION), [ADVICE])
 
-    assert ledger(b"x" * 32).put_back(over(CONVERSATION), entries) == ((), False)
+    assert ledger(b"x" * 32).put_back(over(CONVERSATION), entries, chat) == ((), False)
 
 
 def test_a_text_cannot_be_moved_to_another_place() -> None:
     (sealed,) = ledger().seal(over(CONVERSATION), [ADVICE]).values()
     (anchor,) = ledger().seal(over(CONVERSATION), [AppendText(1, "x")])
 
-    assert ledger().put_back(over(CONVERSATION), {anchor: sealed}) == ((), False)
+    assert ledger().put_back(over(CONVERSATION), {anchor: sealed}, chat) == ((), False)
 
 
 def test_only_texts_are_kept() -> None:
@@ -136,7 +139,7 @@ def test_what_is_put_back_belongs_to_the_answer_that_the_client_has_kept(name: s
         for anchor, sealed in ledger().seal(over(CONVERSATION), [], (), backs, answer=answer, known=entries).items():
             entries.setdefault(anchor, sealed)  # as the store does
 
-    found, lost = ledger().put_back(over([*CONVERSATION, kept]), entries)
+    found, lost = ledger().put_back(over([*CONVERSATION, kept]), entries, chat)
     assert found == ((expected,) if expected else ())
     assert not lost
 
@@ -150,7 +153,7 @@ def test_what_a_person_decided_stands_there_whatever_is_answered(answer: Message
     entries |= ledger().seal(
         over(CONVERSATION), [], (), ledger().other(over(CONVERSATION), 4, entries), answer=ELSE, known=entries
     )
-    found, lost = ledger().put_back(over([*CONVERSATION, *([answer] if answer else [])]), entries)
+    found, lost = ledger().put_back(over([*CONVERSATION, *([answer] if answer else [])]), entries, chat)
     assert found == ((ASKED, BACK) if answer is ANSWER else (ASKED,))
     assert not lost
 
@@ -158,8 +161,10 @@ def test_what_a_person_decided_stands_there_whatever_is_answered(answer: Message
 def test_what_was_put_there_first_stands_first() -> None:
     entries = ledger().seal(over(CONVERSATION), [], (), [OTHER], answer=WORDS)
     talk = [*CONVERSATION, WORDS, Message("user", "Go on.")]
-    entries |= ledger().seal(over(talk), [], ledger().put_back(over(talk), entries)[0], decided=[ASKED], known=entries)
-    assert ledger().put_back(over(talk), entries)[0] == (OTHER, ASKED)
+    entries |= ledger().seal(
+        over(talk), [], ledger().put_back(over(talk), entries, chat)[0], decided=[ASKED], known=entries
+    )
+    assert ledger().put_back(over(talk), entries, chat)[0] == (OTHER, ASKED)
 
 
 NOTICE = Message("assistant", "[guardproxy] The call of `rm` needs a person's approval.")
@@ -179,22 +184,40 @@ def test_our_notice_is_known_by_its_place_and_all_its_words(name: str) -> None:
     text, ours = NOTICES[name]
     entries = ledger().seal(over(CONVERSATION), (), (), [PutBack(4, instead=HERE)], answer=NOTICE)
     later = [*CONVERSATION, Message("assistant", text), Message("user", "And?")]
-    assert ledger().put_back(over(later), entries) == (((PutBack(4, instead=HERE),) if ours else ()), False)
+    assert ledger().put_back(over(later), entries, chat) == (((PutBack(4, instead=HERE),) if ours else ()), False)
     moved = [*CONVERSATION, Message("user", "x"), Message("assistant", text)]
-    assert ledger().put_back(over(moved), entries)[0] == ()
+    assert ledger().put_back(over(moved), entries, chat)[0] == ()
 
 
-@pytest.mark.parametrize(
-    "calls",
-    [
-        b'"tool_calls":[{"id":"c1","function":{"name":"rm","arguments":"{\\"path\\": 1}"}}]',
-        b'"content":[{"type":"text","text":"So."},{"type":"tool_use","id":"c1","name":"rm","input":{"path":1}}]',
-    ],
-    ids=["chat", "messages"],
-)
-def test_a_call_that_came_after_all_does_not_stand_there_twice(calls: bytes) -> None:
-    back = PutBack(4, before=(b'{"role":"assistant",' + calls + b"}", b'{"role":"tool"}'))
+RM: dict[str, object] = {"name": "rm", "arguments": '{"path": 1}'}
+USE = {"type": "tool_use", "id": "c1", "name": "rm", "input": {"path": 1}}
+ONCE: dict[str, tuple[ModuleType, object]] = {
+    "chat": (chat, {"role": "assistant", "tool_calls": [{"id": "c1", "function": RM}]}),
+    "messages": (messages, {"role": "assistant", "content": [{"type": "text", "text": "So."}, USE]}),
+    "responses": (responses, [{"type": "reasoning"}, {"type": "function_call", "id": "fc", "call_id": "c1", **RM}]),
+}
+"""A surface, and a message of it with one call."""
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_a_call_that_came_after_all_does_not_stand_there_twice(name: str) -> None:
+    form, made = ONCE[name]
+    message = json.dumps(made).encode()
+    back = PutBack(4, before=(message, b'{"role":"tool"}'))
     entries = ledger().seal(over(CONVERSATION), (), (), (), decided=(back,))
     for arguments, call_id, there in (('{"path":1}', "c1", False), ('{"path":1}', "c2", True), ("{}", "c1", True)):
         later = [*CONVERSATION, Message("assistant", "", (Call("rm", arguments, call_id),))]
-        assert ledger().put_back(over(later), entries) == (((back,) if there else ()), False)
+        assert ledger().put_back(over(later), entries, form) == (((back,) if there else ()), False)
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_an_id_that_is_there_is_not_put_back_a_second_time(name: str) -> None:
+    """Clients number calls anew: the refused call and its result stay away, what was said with it comes back."""
+    form, made = ONCE[name]
+    message = json.dumps(made).encode()
+    (call,) = form.calls_in_message(message)
+    back = PutBack(4, calls=((0, call),), after=(b"{}",), said="So.")
+    answer = Message("assistant", "", (Call("f", "{}", "c1"),))
+    for given, kept in ((answer, PutBack(4, said="So.")), (answer._replace(calls=(Call("f", "{}", "c2"),)), back)):
+        entries = ledger().seal(over(CONVERSATION), (), (), [back], answer=given)
+        assert ledger().put_back(over([*CONVERSATION, given]), entries, form) == ((kept,), False)

@@ -270,3 +270,12 @@ def test_it_draws_and_no_name_is_markup():
         assert text in drawn
     assert "nudge repeated_call x3" in drawn
     assert "\nturn 4: nudge repeated_call x3: read_file: 3 equal results\n" in drawn
+
+
+def test_no_name_moves_the_cursor():
+    wild = turn(1, attempts=(replace(turn(1).attempts[0], calls=(("\x1b[2Jls\x07", "c", CALL),)),))
+    console = Console(width=200, file=io.StringIO(), force_terminal=False)
+    console.print(loop_table(records(wild), title="\x1b]0;x\x07"))
+
+    assert "\x1b" not in console.file.getvalue()
+    assert "?[2Jls?" in console.file.getvalue()

@@ -25,7 +25,7 @@ RUNS = {
 }
 
 
-def logged(tmp_path, capsys, reports, **changes):
+def logged(tmp_path, capsys, reports, *, prefixed=False):
     """What the proxy writes for reports, in a file, between lines of other kinds."""
     with unheard():
         front = Telemetry(settings(log_level="info"), b"k" * 32, "test")
@@ -36,8 +36,13 @@ def logged(tmp_path, capsys, reports, **changes):
     log.setup("error", "json")
     file = tmp_path / "guardproxy.log"
     other = json.dumps({"logger": "guardproxy.http.serve", "message": "draining"})
-    file.write_text(f"not JSON\n[1]\n{other}\n{{broken\n{text}\n")
+    kept = "".join(f"2026-11-30T10:00:00.1Z stdout F {line}\n" for line in text.splitlines()) if prefixed else text
+    file.write_text(f"not JSON\n[1]\n{other}\n{{broken\n{kept}\n")
     return file
+
+
+def test_a_keeper_of_logs_may_write_in_front_of_each_line(tmp_path, capsys):
+    assert len(reading.run(logged(tmp_path, capsys, life(), prefixed=True), "s-1")) == 7
 
 
 @pytest.mark.parametrize("reports", RUNS.values(), ids=RUNS.keys())

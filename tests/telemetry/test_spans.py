@@ -111,6 +111,14 @@ async def test_the_late_root_sums_the_run_up():
     assert not [key for key in found if key.startswith("gen_ai.usage")]  # backends would add them up twice
 
 
+async def test_no_turn_begins_before_its_root():
+    """The store is asked a moment after the request came."""
+    early = replace(turn(1), started_ns=T0 - SECOND // 4)
+    root = (await sent([early, *life()[1:]]))[-1]
+
+    assert root.start_time_unix_nano == T0 - SECOND // 4
+
+
 async def test_a_run_that_was_cut_is_closed_once():
     spans = await sent([*life(), cut(8), cut(9)], ends=[RunEnd("acme", "s-1", "abandoned", T0 // 10**6, T0 // 10**6)])
 

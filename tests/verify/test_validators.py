@@ -91,5 +91,19 @@ def test_systemd_finds_the_unit_confined(unit: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+YAMLLINT = """{extends: default, rules: {line-length: disable, document-start: disable, truthy: {check-keys: false},
+indentation: {indent-sequences: whatever}, braces: {max-spaces-inside: 1}, comments: {min-spaces-from-content: 1},
+comments-indentation: disable}}"""
+
+
+def test_yamllint() -> None:
+    """But for the chart's templates, which are no YAML."""
+    files = [file for file in DEPLOY.rglob("*") if file.suffix in (".yaml", ".yml") and file.parent.name != "templates"]
+    done = run("yamllint", "--strict", "-d", YAMLLINT, *map(str, files))
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert len(files) > 10
+
+
 def test_amtool() -> None:
     assert run("amtool", "check-config", str(DEPLOY / "alertmanager.yml")).returncode == 0

@@ -75,11 +75,15 @@ class Checkpoint(Model):
     messages: list[Any]
 
 
+CONTENT = ("advice",)
+"""Of a turn's record, where `telemetry` keeps content: not for viewers."""
+
+
 class Turns(Model):
-    """What a run did, turn by turn: the newest 256, the oldest first."""
+    """What a run did, turn by turn: the newest 256, the oldest first. A viewer sees no content."""
 
     session: str
-    turns: Annotated[list[dict[str, Any]], Field(description="As `guardproxy trace` shows them; without content")]
+    turns: Annotated[list[dict[str, Any]], Field(description="As `guardproxy trace` shows them")]
 
 
 class SessionQuery(Page):
@@ -138,7 +142,9 @@ async def _show(call: Call) -> Told:
 async def _turns(call: Call) -> Told:
     """What a run did, turn by turn: calls and results by name and digest, what was decided, what it cost."""
     run = await call.runs.shown(call.path["id"])
-    return Told(Turns(session=run.known.session, turns=[dict(one) for one in run.records]))
+    hidden = CONTENT if call.actor.role == "viewer" else ()
+    turns = [{name: said for name, said in one.items() if name not in hidden} for one in run.records]
+    return Told(Turns(session=run.known.session, turns=turns))
 
 
 async def _act(call: Call, *, verb: str) -> Told:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 from guardproxy.store.redis import Store
 from tests.http import admin_api
+from tests.store.kit import Agent
 
 
 async def test_what_the_audit_says(store: Store) -> None:
@@ -27,6 +30,27 @@ async def test_what_the_audit_says(store: Store) -> None:
         for who, some in (("ann", ("pause", "resume", "cut", "reset")), ("admin", ("extend", "checkpoint")))
         for what in some
     ]
+
+
+async def test_turns_and_who_sees_what_was_said(store: Store) -> None:
+    record = {"v": 1, "n": 1, "at": 5, "th": "main", "ms": 2, "i": 10, "o": 5, "usd": 7, "a": "nudge", "s": 200}
+    record |= {"c": [["search", "0a0b"]], "ad": "planted-advice"}
+    async with admin_api.serving(store) as api:
+        for role in ("viewer", "operator", "owner"):
+            await api.token(role, role)
+        agent = Agent(store, session="run-1")
+        await agent.begin()
+        await agent.settle(record=json.dumps(record).encode())
+        seen = {role: (await api.ask("GET", "/sessions/run-1/turns", None, role)).body for role in api.secrets}
+        assert (await api.ask("GET", "/sessions/none/turns", None, "owner")).status == 404
+        assert (await api.ask("GET", "/sessions/run-1/turns?org=other", None, "owner")).status == 404
+    assert {role: "planted-advice" in str(told) for role, told in seen.items()} == {
+        "viewer": False,
+        "operator": True,
+        "owner": True,
+    }
+    (turn,) = seen["viewer"]["turns"]
+    assert (turn["turn"], turn["action"], turn["cost_microusd"], turn["calls"][0]["tool"]) == (1, "nudge", 7, "search")
 
 
 async def test_organisations_are_apart(store: Store) -> None:
