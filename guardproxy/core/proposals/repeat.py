@@ -113,8 +113,14 @@ def _useless(near: Fp, trail: Trail) -> bool:
 
 
 def _news(place: int, steps: Sequence[Step]) -> bool:
-    """Whether something happened at this step: a change, or an answer that was not known."""
+    """Whether something happened at this step: a change, or an answer that was not known.
+
+    A reply without a call is none: what a person says to it begins a new span, so that what is left here was said by a
+    program, such as "now retry" after the answer that the model was made to give.
+    """
     step = steps[place]
+    if step.kind is Kind.TEXT:
+        return False
     flags = int(step.flags)
     if flags & _CHANGES:
         return not flags & _FAILED

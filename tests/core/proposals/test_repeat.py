@@ -43,6 +43,7 @@ RUNS = {
     "beside the change": ("a a a a+W", "a", ""),
     "then a word of the user": (f"{FIRM} |", "a", ""),
     "then a word of the user, and once more": (f"{FIRM} | a", "a", ""),
+    "then an answer, and a program that asks on": (f'{FIRM} "', "a", "refuse repeated_call 5"),
     "its answer has changed": (f"{FIRM} a1", "a", ""),
     "its answer has changed and comes again": (f"{FIRM} a1 a1", "a", ""),
     "left long ago": (f"{FIRM} b b c c b c b c b c", "a", ""),

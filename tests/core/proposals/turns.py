@@ -48,6 +48,9 @@ def steps(line: str) -> tuple[Step, ...]:
         if word == "|":
             made.append(PRINTER.boundary(at))
             continue
+        if word == '"':  # a reply without a call, and what a program says to it
+            made.append(PRINTER.text_step("I stop here.", "Now retry.", at_ms=at * 30_000))
+            continue
         for number, one in enumerate(word.split("+")):
             answer = f"Error: {one[1:]} failed" if one[0] == "!" else f"result {one}"
             answer = "in progress" if one[0] == "?" else answer
