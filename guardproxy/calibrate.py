@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from guardproxy import _regular
 from guardproxy.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ def _run(load: Load, given: argparse.Namespace) -> int:
 
     if not 0 <= given.margin <= 1000:
         raise ConfigError("--margin: give percents from 0 to 1000")
+    for file in (given.config, given.file):  # both are read more than once
+        if file is not None:
+            _regular.check(file)
     found = _found(load, given)
     runs = [run for run in found.runs if given.agent in (None, run.agent)]
     if not runs:
