@@ -81,7 +81,7 @@ def _run(load: Load, given: argparse.Namespace) -> int:
         return 0
     tables.show(groups, margin, sys.stdout)
     if found.fates:
-        tables.compare(found.fates, sys.stdout, estimated=any(run.estimated for run in runs))
+        tables.compare(found.fates, groups, sys.stdout)
     return 0
 
 
