@@ -46,7 +46,8 @@ runs with their traces; a click on a run shows it turn by turn, with the command
 ([people.md](people.md)).
 
 All of it is made by `.venv/bin/python -m grafana.build`, in the development environment (`make lint` makes it); a test
-compares. `make verify` runs every query and rule against a real Prometheus that scrapes a real proxy, and reads every trace query with Grafana's own grammar.
+compares. `make verify` runs every query and rule against a real
+Prometheus that scrapes a real proxy, and reads every trace query with Grafana's own grammar.
 
 ## How many series
 
