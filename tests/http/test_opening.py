@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 from guardproxy.core.view import Opening, View
 from guardproxy.errors import StoreError
+from guardproxy.http import opening
+from guardproxy.http.outcome import Outcome
 from guardproxy.store.redis import Store
 from guardproxy.telemetry import Telemetry
 from tests.http.test_room import PRICES, body, budget, counters
@@ -103,3 +106,17 @@ async def test_a_client_s_trace(store: Store, sections: Json, kept: str, trace: 
     assert broken.status == 200
     assert (server.parent_span_id.hex() == "2" * 16) == bool(trace)
     assert [link.span_id.hex() for link in server.links] == ([] if trace or ignored else ["2" * 16])
+
+
+async def test_who_left_while_the_store_was_away_leaves_no_hold() -> None:
+    """The store may have heard of the first `begin`, though the second one was never sent."""
+
+    async def away(*_: object) -> None:
+        raise StoreError("away")
+
+    let_go: list[tuple[str, str]] = []
+    books = SimpleNamespace(begin=away, disown=lambda org, token: let_go.append((org, token)))
+    of = SimpleNamespace(org="acme", token="t1")
+    turn = SimpleNamespace(outcome=Outcome(), proxy=SimpleNamespace(books=books), opening=of)
+    await opening._take_back(turn)  # type: ignore[arg-type]  # all that it looks at
+    assert let_go == [("acme", "t1")]
