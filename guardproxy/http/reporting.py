@@ -111,6 +111,7 @@ def _attempts(turn: Turn, last: Usage, ended_ns: int) -> tuple[Attempt, ...]:
             finish_reason=one.finish_reason,
             reason=one.reason,
             server=_server(one.upstream),
+            kept_back=True,
         )
         for one in done.earlier
     )
@@ -156,7 +157,14 @@ def _attempt(turn: Turn, usage: Usage, ended_ns: int) -> Attempt:
         done.finish_reason,
         done.reason,
         server=_server(done.upstream) if done.upstream else None,
+        kept_back=bool(calls) and _kept_back(turn),
     )
+
+
+def _kept_back(turn: Turn) -> bool:
+    """Whether the calls of the last answer were taken out, or our words stand in its place."""
+    done, look = turn.outcome, turn.look
+    return bool(done.dropped) or done.answer == "own" or (look is not None and look.drop is not None)
 
 
 def _server(upstream: Upstream | None) -> Server | None:

@@ -20,7 +20,7 @@ _MARKED = sum(_MARKS.values())
 
 
 class CallRecord(TypedDict, total=False):
-    """A call the model made. `call`: fingerprint. `arguments`, `result`: previews, only where content may be shown."""
+    """A call that the agent got. `call`: fingerprint. `arguments`, `result`: previews, only where content may be shown."""
 
     tool: str
     call: str
@@ -85,7 +85,7 @@ class TurnRecord(TypedDict):
 def record_of(report: TurnReport, *, content: bool = False) -> bytes:
     """A turn's record; what most turns do not have is left out where it is empty. `content`: with the advice given."""
     decision, usage, steps = report.decision, report.usage, report.steps
-    calls = report.attempts[-1].calls if report.attempts else ()
+    calls = report.given
     compact: dict[str, Any] = {
         "v": _FORMAT,
         "n": report.turn or report.view.turn,
