@@ -20,7 +20,7 @@ _MARKED = sum(_MARKS.values())
 
 
 class CallRecord(TypedDict, total=False):
-    """A call that the agent got. `call`: fingerprint. `arguments`, `result`: previews, only where content may be shown."""
+    """A call that the agent got. `call`: fingerprint. `arguments`, `result`: previews, where content may be shown."""
 
     tool: str
     call: str
