@@ -88,10 +88,14 @@ def _list(admin: Admin, given: argparse.Namespace, kind: str) -> None:
     most = getattr(given, "limit", 10**6)
     if most < 1:
         raise BadAsk("must be a number above 0", param="limit")
-    pages = asking.pages(admin, f"/{kind}", {"org": given.org, "state": given.state})
+    agent = getattr(given, "agent", "")
+    pages = asking.pages(
+        admin, f"/{kind}", {"org": given.org, "state": given.state, **({"agent": agent} if agent else {})}
+    )
     found = [one for one, _ in zip(pages, range(most), strict=False)]
     heads, row = HEADS[kind]
-    none = f"no {kind[:-1]} is {given.state or 'there'} in org {given.org}"
+    of = f" of agent {terminal.visible(agent)}" if agent else ""
+    none = f"no {kind[:-1]}{of} is {given.state or 'there'} in org {given.org}"
     _print(given, found, lambda: terminal.show(heads, map(row, found), none))
 
 
@@ -177,7 +181,9 @@ def _session(one: Found) -> Iterable[str]:
     from guardproxy.http import terminal  # noqa: PLC0415
 
     cost = f"${one['used'].get('cost_usd', 0):,.2f}"
-    told = (one["outcome"] or "–", str(one["turns"]), cost, (one["agent"] or "–")[:8], one["last_rule"] or "–")
+    agent = one["agent"] or "–"
+    agent = agent[:8] if agent == one.get("agent_digest", agent) else terminal.visible(agent, 32)
+    told = (one["outcome"] or "–", str(one["turns"]), cost, agent, one["last_rule"] or "–")
     return (terminal.visible(one["session"]), _state(one), *told, _at(one["at_ms"]))
 
 

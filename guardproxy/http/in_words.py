@@ -8,12 +8,12 @@ from guardproxy.core import commands
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.scoped_exemption import moment
 from guardproxy.http.sealed import Sealer
-from guardproxy.http.sessions import Run, Runs
+from guardproxy.http.sessions import DIGITS, Run, Runs
 from guardproxy.http.terminal import visible
 from guardproxy.store.redis import Store
 
-AGENT = 8
-"""Digits of an agent's digest that are shown: enough to tell one's agents apart."""
+AGENT = 32
+"""Characters of an agent's name that a row shows."""
 
 TENANT = re.compile(r"limit \w+ \((?!span|session)")
 """Begins the reason of a limit that is not the run's."""
@@ -35,9 +35,14 @@ def row(run: Run) -> tuple[str, ...]:
     """For a table of them."""
     known = run.known
     cost = DIMENSIONS["cost_microusd"].show(known.used.get("cost_microusd", 0))
-    told = (run.outcome or "–", str(known.turn), cost, run.agent[:AGENT] or "–", run.rule or "–")
+    told = (run.outcome or "–", str(known.turn), cost, _agent(run), run.rule or "–")
     state = _state(run) if known.by != "approval" else f"{known.state} by approval"  # its id: see `approvals list`
     return (visible(known.session), state, *told, moment(known.at_ms))
+
+
+def _agent(run: Run) -> str:
+    """Its name, or the beginning of its digest where it has none."""
+    return visible(run.agent, AGENT) or run.digest[:DIGITS] or "–"
 
 
 def _state(run: Run) -> str:
@@ -62,7 +67,7 @@ def paragraphs(run: Run, where: str = "") -> list[str]:
         "used": ", ".join(
             f"{x.setting} {x.show(used)}" for x in DIMENSIONS.values() if (used := known.used.get(x.name))
         ),
-        "agent": run.agent or "–",
+        "agent": " ".join(filter(None, (visible(run.agent), run.digest))) or "–",
         "last rule": rule,
         "threads": f"{len(known.threads)}: {', '.join(visible(one, 40) for one in known.threads[:5])}",
     }
@@ -78,9 +83,9 @@ def paragraphs(run: Run, where: str = "") -> list[str]:
     return lines
 
 
-async def listing(runs: Runs, state: str, limit: int) -> tuple[list[Run], list[str]]:
+async def listing(runs: Runs, state: str, limit: int, agent: str = "") -> tuple[list[Run], list[str]]:
     """Runs, as `Runs.listed`, and what is to be said below them."""
-    return await runs.listed(state, limit), [PANIC] if await runs.panic() else []
+    return await runs.listed(state, limit, agent=agent), [PANIC] if await runs.panic() else []
 
 
 async def standing(store: Store, org: str, session: str, where: str = "") -> list[str]:

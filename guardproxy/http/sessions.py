@@ -39,6 +39,10 @@ LISTED = 1000
 """Runs that are looked at for a list: 40 ms for the store and for who asks."""
 
 
+DIGITS = 8
+"""Digits of an agent's digest that are shown: enough to tell one's agents apart."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """A session with what its turns left in the store (the newest 256), and with its history where it was asked for.
@@ -76,6 +80,11 @@ class Run:
 
     @property
     def agent(self) -> str:
+        """The name that metrics, log and spans have for its agent: what it says of itself, or the client it is."""
+        return next((one["of"]["agent"] for one in reversed(self.records) if "of" in one), "")
+
+    @property
+    def digest(self) -> str:
         """The agent's digest, where a rule spoke."""
         return next((prompt for one in reversed(self.records) if (prompt := one.get("prompt", ""))), "")
 
@@ -98,13 +107,24 @@ class Runs:
         self._sealer = sealer
         self._org = org
 
-    async def listed(self, state: str = "", limit: int = 50, skip: int = 0) -> list[Run]:
-        """Runs of the last day in a state ("" = any), and those that wait for people; the newest first."""
+    async def listed(self, state: str = "", limit: int = 50, skip: int = 0, agent: str = "") -> list[Run]:
+        """Runs of the last day in a state ("" = any), and those that wait for people; the newest first. `agent`: of
+        this one alone, by its name or by its digest, from eight digits on.
+        """
         if state and state not in STATES:
             raise BadAsk(f"must be one of {', '.join(STATES)}", param="state")
         known = await self._store.list_sessions(self._org, LISTED)
         wanted = sorted((one for one in known if state in ("", one.state)), key=lambda one: (-one.at_ms, one.session))
-        return [await self.of(one) for one in wanted[skip : skip + limit]]
+        if not agent:
+            return [await self.of(one) for one in wanted[skip : skip + limit]]
+        found: list[Run] = []
+        for one in wanted:
+            if len(found) == skip + limit:
+                break
+            run = await self.of(one)
+            if agent == run.agent or (len(agent) >= DIGITS and run.digest.startswith(agent)):
+                found.append(run)
+        return found[skip:]
 
     async def panic(self) -> bool:
         """Whether every intervention is switched off."""
@@ -209,7 +229,8 @@ def as_json(run: Run) -> dict[str, object]:
         "outcome": run.outcome or None,
         "turns": known.turn,
         "used": used(run),
-        "agent": run.agent or None,
+        "agent": run.agent or run.digest or None,
+        "agent_digest": run.digest or None,
         "last_rule": run.rule or None,
         "threads": list(known.threads),
         "started_ms": known.started_ms,
