@@ -67,7 +67,7 @@ def _more(report: TurnReport, turn: Turn, view: View) -> None:
     """What most turns have nothing of."""
     ask, done, decision = turn.ask, turn.outcome, turn.decision
     report.edits = heading.names(turn.edits) if turn.edits else ()
-    report.advice = _advice(turn) if turn.new_advice else ""
+    report.advice = _advice(turn) if turn.new_advice or done.objected else ""
     report.outcome = _outcome(turn, view)
     report.prompt = scoped_exemption.agent_of(ask, turn.proxy.printer) if decision.rule else ""
     report.objected = _objected(turn) if done.objected else ()
@@ -173,7 +173,10 @@ def _server(upstream: Upstream | None) -> Server | None:
 
 
 def _advice(turn: Turn) -> str:
-    return "\n\n".join(edit.text for edit in turn.new_advice if isinstance(edit, AppendText))
+    """What the model was told: with the request, and in the place of results of calls that nobody carried out."""
+    said = [edit.text for edit in turn.new_advice if isinstance(edit, AppendText)]
+    said += [one.text for one, _, _ in turn.outcome.objected if one.mode == "enforce" and one.text]
+    return "\n\n".join(dict.fromkeys(text.strip() for text in said))
 
 
 def _new_facts(turn: Turn, view: View) -> tuple[bytes, ...]:

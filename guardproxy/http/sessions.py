@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import orjson
 
@@ -137,7 +138,7 @@ class Runs:
         if known is None:
             raise await reach.unknown(self._store, self._org, session)
         run, history, answer = await asyncio.gather(
-            self.of(known),
+            self.of(known, told=True),
             self._store.runs.history(self._org, session),
             unaccepted.kept(self._store.checkpoints, self._sealer, self._org, session),
         )
@@ -187,9 +188,10 @@ class Runs:
         """Write into the audit what was done to one of them."""
         await self._store.audit.note(replace(entry, org=self._org, why=why))
 
-    async def of(self, known: Known) -> Run:
-        """The run of a session, without its history."""
-        records = _records(await self._store.records(self._org, known.session))
+    async def of(self, known: Known, *, told: bool = False) -> Run:
+        """The run of a session, without its history. `told`: with what the model was told, where it can be opened."""
+        opened = partial(self._sealer.open_told, known.session) if told else None
+        records = _records(await self._store.records(self._org, known.session), opened)
         changes = await self._store.runs.history(self._org, known.session) if _refused(records) else ()
         return Run(known, records, opened_ms=max((one.at_ms for one in changes if _opens(one.what)), default=0))
 
@@ -199,12 +201,12 @@ def _text(session: str) -> str:
     return session.encode("utf-8", "replace").decode()
 
 
-def _records(raw: Sequence[bytes]) -> list[TurnRecord]:
+def _records(raw: Sequence[bytes], opened: Callable[[str], str] | None = None) -> list[TurnRecord]:
     """The records that can be read; those of another version are left out."""
     found = []
     for one in raw:
         with contextlib.suppress(ValueError):
-            found.append(read_record(one))
+            found.append(read_record(one, opened))
     return found
 
 

@@ -114,7 +114,7 @@ def loop_table(
 
 
 def reasons(records: Sequence[TurnRecord], people: Sequence[tuple[int, str]] = ()) -> list[str]:
-    """Why something was done, a line a turn; below it the advice that was given, where it is known; between them what
+    """Why something was done, a line a turn; below it what the model was told, where it is known; between them what
     people decided, in the order of time.
 
     What was only noted is told where it begins: a rule that is observed speaks on every turn.
@@ -127,6 +127,8 @@ def reasons(records: Sequence[TurnRecord], people: Sequence[tuple[int, str]] = (
         told = (record["thread"], record["rule"], only)
         if record.get("reason") and (record["action"] in ACTED or (only and told != noted)):
             lines.append(f"turn {record['turn']}: {_done(record)}: {' '.join(record['reason'].split())}")
+        elif record.get("advice"):
+            lines.append(f"turn {record['turn']}: {', '.join(dict.fromkeys(acts(record))) or 'told'}")
         lines += [f"    {line}" for line in record.get("advice", "").strip().splitlines()]
         noted = told if record["rule"] else noted
     return [*lines, *(said for _, said in decided)]

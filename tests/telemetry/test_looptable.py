@@ -186,7 +186,12 @@ def test_reasons_are_told_below_the_table():
 
     why = "turn 4: nudge repeated_call x3: read_file: 3 equal results"
     assert reasons(records(turn(1), quiet, told)) == [why]
-    assert reasons([read_record(record_of(told, content=True))]) == [
+    plain = replace(told, decision=Decision("pass"))
+    denied = replace(plain, objected=(Objected("tools.deny", "f", "refuse"),))
+    texts = [[*reasons([read_record(record_of(one, str), str)])] for one in (told, plain, denied)]
+    assert [one[0] for one in texts] == [why, "turn 4: told", "turn 4: refuse"]
+    assert {tuple(one[1:]) for one in texts} == {tuple(texts[0][1:])}
+    assert texts[0] == [
         why,
         "    [guardproxy] read_file gave this",
         "    three times.",

@@ -77,7 +77,7 @@ class Checkpoint(Model):
 
 
 CONTENT = ("advice",)
-"""Of a turn's record, where `telemetry` keeps content: not for viewers."""
+"""Of a turn's record, what the model was told: not for viewers."""
 
 
 class Turns(Model):
