@@ -82,7 +82,7 @@ class Edited:
         return self._editor.repeats
 
     def feed(self, chunk: bytes) -> bytes:
-        passed = b"".join([self._event(event) for event in self._decoder.feed(chunk)])
+        passed = b"".join(map(self._event, self._decoder.feed(chunk)))
         return chunk if passed == chunk else passed
 
     def finish(self) -> bytes:
