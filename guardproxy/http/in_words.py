@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from guardproxy.core import commands
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.scoped_exemption import moment
 from guardproxy.http.sealed import Sealer
-from guardproxy.http.sessions import DIGITS, Run, Runs
+from guardproxy.http.sessions import DIGITS, Run, Runs, as_json
 from guardproxy.http.terminal import visible
 from guardproxy.store.redis import Store
 
 AGENT = 32
 """Characters of an agent's name that a row shows."""
+
+BY = 24
+"""Characters of who holds a run that are shown in a row."""
 
 TENANT = re.compile(r"limit \w+ \((?!span|session)")
 """Begins the reason of a limit that is not the run's."""
@@ -33,16 +38,33 @@ HEADS = ("session", "state", "outcome", "turns", "cost", "agent", "last rule", "
 
 def row(run: Run) -> tuple[str, ...]:
     """For a table of them."""
-    known = run.known
-    cost = DIMENSIONS["cost_microusd"].show(known.used.get("cost_microusd", 0))
-    told = (run.outcome or "–", str(known.turn), cost, _agent(run), run.rule or "–")
-    state = _state(run) if known.by != "approval" else f"{known.state} by approval"  # its id: see `approvals list`
-    return (visible(known.session), state, *told, moment(known.at_ms))
+    return cells(as_json(run))
 
 
-def _agent(run: Run) -> str:
+def cells(found: Mapping[str, Any]) -> tuple[str, ...]:
+    """The row of a run as the admin API tells it: the table is the same wherever it is asked for."""
+    told = (found["outcome"] or "–", str(found["turns"]), cost(found["used"]))
+    agent, rule = _agent(found), found["last_rule"] or "–"
+    return (visible(found["session"]), _short(found), *told, agent, rule, moment(found["at_ms"]))
+
+
+def cost(used: Mapping[str, float]) -> str:
+    """What of it was money; `used` is by the names and in the units of `policy.limits`."""
+    money = DIMENSIONS["cost_microusd"]
+    return money.show(round(used.get(money.setting, 0) * money.scale))
+
+
+def _short(found: Mapping[str, Any]) -> str:
+    """The state without the reason, which would make the table too wide: see `sessions show`, `approvals list`."""
+    if found["state"] == "active" and found["outcome"] == "denied":
+        return "active, stopped by a limit"
+    return f"{found['state']} by {visible(found['by'], BY)}" if found["by"] else str(found["state"])
+
+
+def _agent(found: Mapping[str, Any]) -> str:
     """Its name, or the beginning of its digest where it has none."""
-    return visible(run.agent, AGENT) or run.digest[:DIGITS] or "–"
+    digest = found["agent"] == found.get("agent_digest", found["agent"])  # an older proxy says only that
+    return visible((found["agent"] or "–")[: DIGITS if digest else None], AGENT)
 
 
 def _state(run: Run) -> str:

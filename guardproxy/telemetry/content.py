@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 import orjson
 
 from guardproxy.core.model import Message, value
+from guardproxy.core.tenant import SECRET
 from guardproxy.telemetry import semconv as s
 
 SHOWN = 1024
@@ -22,21 +23,56 @@ MOST = 16
 
 _READ = 8 * SHOWN  # characters that are searched: a secret that begins within what is shown ends within this
 _HIDDEN = "[redacted]"
+_WORDS = (
+    r"passw(?:or)?d|passphrase|secret|(?<!per_)token(?!s|i[sz])"
+    r"|(?:api|account|access|secret|private|signing|encryption|shared|master|auth)[_\- ]?key"
+    r"|(?:db|user|smtp|mail|pg|mysql|redis|ftp|admin|root|auth|proxy)[_-]?pass(?![a-z])|(?-i:[A-Z0-9]_PASS)(?![a-z])"
+    r"|(?<![a-z])pwd(?=[\"'\\]{0,8}\s{0,3}[:=]\s{0,3}[\"'\\]{0,8}[^\s\"'\\/~])"  # a shell's PWD is a path
+)
+_HARMLESS = (
+    r"(?![\w-]{0,20}?(?:count|cost|modality|type|limit|usage|used|budget|policy|length|[_-]len|name|[_-]min|[_-]max|ttl|expir|ur[il]"
+    r"|endpoint|[_-]file|[_-]path|field|required|enabled|reset|[_-]age|strength|version|rotation|manager|provider))"
+)
+"""What behind such a word says that its value is about a secret and none itself: `token_count`, `password_policy`."""
+
+_QUOTED = r"(?P<quote>\\{0,7}[\"'])(?:(?!(?P=quote))\\*+[^\\])++"
+"""To the quote that closes it; one that has more backslashes than the first (JSON in JSON) is inside."""
+
+_BARE = r"(?!-----BEGIN)(?:(?:bearer|basic)\s+)?[^\s\"'\\,;&}]{4,}"
 _NAMED = (
-    r"(?i:(?<=password)|(?<=passwd)|(?<=secret)|(?<=token)|(?<=api_key)|(?<=apikey)|(?<=api-key))"
-    r"[\"'\\]{0,3}\s{0,3}[:=]\s{0,3}[\"'\\]{0,3}[^\s\"'\\,;&}]{4,}"
+    rf"(?i:(?P<name>(?:{_WORDS}){_HARMLESS}[\w-]{{0,20}}[\"'\\]{{0,8}}\s{{0,3}}(?:=>|:=|[:=\uff1a])\s{{0,3}})"
+    rf"(?:{_QUOTED}|[\"'\\]{{0,8}}{_BARE}))"
+)
+_FLAG = (
+    r"(?P<flag>(?<!\S)(?:-u|--user|--proxy-user)[= ]{0,2}[\"']?)(?![0-9]+:[0-9]+)[^\s:\"'=/]{0,64}:[^\s\"']{3,}"
+    r"|(?P<option>--(?:password|passphrase|pass|secret|token|api-key)\s{1,3})[\"']?(?!-)[^\s\"'\\]{4,}"
+)
+_QUERY = r"(?P<query>(?i:[?&](?:key|sig|signature|code|auth|hmac|sid|x-(?:amz|goog)-signature)=))[^\s&\"'#\\<>]{12,}"
+_PREFIXED = (
+    r"(?<![A-Za-z0-9])(?:"
+    r"(?:sk|pk|rk)-[\w-]{12,}|(?:sk|pk|rk)_(?:live|test|prod)_\w{8,}|whsec_\w{16,}"
+    r"|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
+    r"|xox[abeprs]-[\w-]{10,}|xai-\w{20,}|gsk_\w{20,}|hf_[A-Za-z0-9]{16,}|npm_[A-Za-z0-9]{20,}|pypi-[\w-]{20,}"
+    r"|A[KS]IA[0-9A-Z]{12,}|AIza[\w-]{30,}|ya29\.[\w-]{16,}|SG\.[\w-]{16,}[\w.-]*|dapi[0-9a-f]{32}"
+    r"|eyJ[\w-]{12,}(?:\.[\w-]*){0,4})"
 )
 _SECRETS = (
-    r"(?i:\bbearer\s+)[\w.~+/=-]{8,}",
-    r"\b(?:sk|pk|rk)-[\w-]{12,}",
-    r"\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}",
-    r"\bxox[abeprs]-[\w-]{10,}",
-    r"\bAKIA[0-9A-Z]{12,}|\bAIza[\w-]{30,}",
-    r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
+    rf"{SECRET.pattern}|gpa-[0-9A-Za-z_-]{{43}}",
+    r"(?i:bearer\s+)[\w.~+/=-]{8,}",
+    r"(?i:basic\s+)(?=[A-Za-z+/]{0,64}[0-9=])[\w+/]{8,}=*",
+    r"(?i:authorization[\"'\\]{0,8}:\s{0,3}[\"'\\]{0,8}basic\s+)[\w+/]+=*",
+    r"(?i:cookie[\"'\\]{0,8}(?:[:=]\s{0,3}|\s)[\"'\\]{0,8})[\w.-]{1,64}=[^\r\n\"'\\]+",
+    _PREFIXED,
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
-    r"(?<=://)[^\s/:@]+:[^\s/@]+(?=@)",
+    r"(?<=://)[^\s/:@\"']{0,256}:[^\s/\"'<>]{1,512}(?=@)",
+    r"(?<=://)(?=[^\s/:@0-9]{0,64}[0-9])[^\s/:@\"'<>]{12,256}(?=@)",
     _NAMED,
+    _FLAG,
+    _QUERY,
 )
+_KEPT = rf"\g<name>\g<quote>\g<flag>\g<option>\g<query>{_HIDDEN}"
+_NUMBERED = re.compile(r"\\{1,4}u00(2[01346789a-fA-F]|3[0-9a-fA-F]|4[0-9a-fA-F]|5[0-9abdefABDEF]|[67][0-9a-eA-E])")
+"""A plain letter or sign written as its number, in JSON. Quotes and backslashes stay as they are: they are its form."""
 
 
 @value
@@ -63,10 +99,22 @@ class Redactor:
 
     def __call__(self, text: str) -> str:
         """The text without them, cut to `SHOWN` characters; fit for JSON and for protobuf."""
-        shown = self._secrets.sub(_HIDDEN, text[:_READ].encode(errors="replace").decode())
+        read = _NUMBERED.sub(_lettered, _cut(text).encode(errors="replace").decode())
+        shown = self._secrets.sub(_KEPT, read)
         for pattern in self._own:
             shown = pattern.sub(_HIDDEN, shown)
         return shown if len(shown) <= SHOWN else f"{shown[: SHOWN - 1]}…"
+
+
+def _cut(text: str) -> str:
+    """What is searched of a text, without the word in which it is cut: half of a secret looks like none."""
+    if len(text) <= _READ:
+        return text
+    return text[: max(text.rfind(end, _READ - SHOWN, _READ) for end in " \n,") + 1] or text[: _READ - SHOWN]
+
+
+def _lettered(found: re.Match[str]) -> str:
+    return chr(int(found[1], 16))
 
 
 def of_chat(said: Said, redact: Redactor) -> dict[str, str]:
