@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -174,20 +175,18 @@ def _state(one: Found) -> str:
 
 
 def _session(one: Found) -> Iterable[str]:
-    from guardproxy.http import terminal  # noqa: PLC0415
+    from guardproxy.http import in_words  # noqa: PLC0415
 
-    cost = f"${one['used'].get('cost_usd', 0):,.2f}"
-    told = (one["outcome"] or "–", str(one["turns"]), cost, (one["agent"] or "–")[:8], one["last_rule"] or "–")
-    return (terminal.visible(one["session"]), _state(one), *told, _at(one["at_ms"]))
+    return in_words.cells(one)
 
 
 def _approval(one: Found) -> Iterable[str]:
-    from guardproxy.http import terminal  # noqa: PLC0415
+    from guardproxy.http import approvals, terminal  # noqa: PLC0415
 
-    by = f" by {terminal.visible(one['by'])}" if one["by"] else ""
+    state = approvals.stands(one["state"], one["by"], one["expires_ms"] - round(time.time() * 1000))
     about = "(not for this token)" if one["withheld"] else one["question"] or one["arguments"] or ""
-    texts = (one["session"], one["tool"], f"{one['state']}{by}")
-    return (one["id"], _at(one["asked_ms"]), *map(terminal.visible, texts), terminal.visible(about, 120))
+    names = (terminal.visible(one["session"]), terminal.visible(one["tool"]))
+    return (one["id"], _at(one["asked_ms"]), *names, state, terminal.visible(about, 120))
 
 
 HEADS: Mapping[str, tuple[tuple[str, ...], Callable[[Found], Any]]] = {

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from guardproxy import _regular
 from guardproxy.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ def _run(load: Load, given: argparse.Namespace) -> int:
 
     if not 0 <= given.margin <= 1000:
         raise ConfigError("--margin: give percents from 0 to 1000")
+    for file in (given.config, given.file):  # both are read more than once
+        if file is not None:
+            _regular.check(file)
     found = _found(load, given)
     runs = [run for run in found.runs if given.agent in (None, run.agent)]
     if not runs:
@@ -77,7 +81,7 @@ def _run(load: Load, given: argparse.Namespace) -> int:
         return 0
     tables.show(groups, margin, sys.stdout)
     if found.fates:
-        tables.compare(found.fates, sys.stdout, estimated=any(run.estimated for run in runs))
+        tables.compare(found.fates, groups, sys.stdout)
     return 0
 
 

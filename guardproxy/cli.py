@@ -153,7 +153,7 @@ def overrides(given: argparse.Namespace) -> dict[str, object]:
 def _loader(given: argparse.Namespace) -> Callable[[], tuple[Any, Mapping[str, Any]]]:
     from guardproxy import config  # noqa: PLC0415 - `guardproxy --help` need not wait for pydantic
 
-    return lambda: config.load(given.config, os.environ, overrides(given))
+    return config.reader(given.config, os.environ, overrides(given))
 
 
 def _reaching(given: argparse.Namespace) -> Any:
@@ -194,7 +194,7 @@ def _check(given: argparse.Namespace) -> int:
 def _replay(given: argparse.Namespace) -> int:
     from guardproxy import config, replay  # noqa: PLC0415 - heavy
 
-    loaded, _ = _loader(given)()
+    loaded, _ = config.load(given.config, os.environ, overrides(given))
     other = None
     if given.compare and given.labels:
         raise ConfigError("--compare and --labels: one at a time; --labels goes with --config OTHER.yaml, too")

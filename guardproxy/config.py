@@ -6,7 +6,7 @@ a document are reported at once. A running turn keeps the tree it began with: re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 
-from guardproxy import _document, _hosts, _policies, _sections, _upstreams, _vain, price_file
+from guardproxy import _document, _hosts, _policies, _regular, _sections, _upstreams, _vain, price_file
 from guardproxy._budgets import Budgets
 from guardproxy._policies import InForce, Policies, PolicySection
 from guardproxy._settings import (
@@ -212,8 +212,44 @@ def load(
     equal one in another process. `overrides` are values by dotted path. `needed`: see `_document.spare`. Raises
     ConfigError naming every error.
     """
-    name = str(path) if path else "configuration"
-    written = _document.parse(_document.read(path), name) if path else {}
+    return _loaded(_written(path), path, env, overrides, needed)
+
+
+def reader(
+    path: Path | None, env: Mapping[str, str], overrides: Mapping[str, object] | None = None
+) -> Callable[[], tuple[Config, _document.Document]]:
+    """`load` for who reads the same file again. Raises ConfigError, too, for what is no regular file, and for a file
+    that has become empty: a lost or half written one must not pass for the defaults, where nobody needs a key.
+    """
+    had = False
+
+    def read() -> tuple[Config, _document.Document]:
+        nonlocal had
+        if path:
+            _regular.check(path)
+        written = _written(path)
+        if had and not written:
+            raise ConfigError(
+                f"{path} is empty, and was not before: that does not mean the defaults; restart for these"
+            )
+        found = _loaded(written, path, env, overrides)
+        had = had or bool(written)
+        return found
+
+    return read
+
+
+def _written(path: Path | None) -> _document.Document:
+    return _document.parse(_document.read(path), str(path)) if path else {}
+
+
+def _loaded(
+    written: _document.Document,
+    path: Path | None,
+    env: Mapping[str, str],
+    overrides: Mapping[str, object] | None,
+    needed: Sequence[str] = (),
+) -> tuple[Config, _document.Document]:
     document, problems = _document.spare(*_document.fill(written, env), needed)
     if isinstance(document.get("auth"), str):  # the short form, so that what is given beside it finds its place
         document["auth"] = {"mode": document["auth"]}
@@ -223,7 +259,7 @@ def load(
     listed = _document.get(document, "prices.file")
     if isinstance(listed, str) and listed and path:  # beside the configuration, wherever we were started
         _document.put(document, "prices.file", str(path.absolute().parent / Path(listed).expanduser()))
-    config = build(document, name, problems)
+    config = build(document, str(path) if path else "configuration", problems)
     config.price_list()
     return config, document
 

@@ -62,8 +62,12 @@ class Overloaded(GuardError):
 
 
 class StoreError(GuardError):
-    """Redis did not answer in time. `on_store_failure` decides what follows (open: go on; closed: 503)."""
+    """Redis did not answer in time. `on_store_failure` decides what follows (open: go on; closed: 503).
+
+    `unsent`: nothing has left for it. Else it may carry out yet what it was told.
+    """
 
     status = 503
     code = "store_unavailable"
     kind = "overloaded_error"
+    unsent = False

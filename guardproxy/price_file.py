@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 
+from guardproxy import _regular
 from guardproxy.core.pricing import Rates, Tier
 from guardproxy.errors import ConfigError
 
@@ -102,6 +103,7 @@ NOTHING = PriceList(MappingProxyType({}))
 
 def read(path: str) -> PriceList:
     """The prices in the file at `path`; the file is read again when it has changed. Raises ConfigError."""
+    _regular.check(Path(path), param="prices.file")  # each worker reads it, too
     try:
         known = Path(path).stat()
         return _read(path, known.st_mtime_ns, known.st_size)

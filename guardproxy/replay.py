@@ -22,6 +22,7 @@ import orjson
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from guardproxy import _regular
 from guardproxy.core.detectors import RULES
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.policy import Policy
@@ -32,6 +33,7 @@ from guardproxy.replaying import judged, labelled, tables
 from guardproxy.replaying.page import Page
 from guardproxy.replaying.player import Player
 from guardproxy.replaying.told import SessionReport
+from guardproxy.telemetry.reading import STDIN
 
 LONG = 1_000_000
 """Bytes from which a file gets a progress bar."""
@@ -106,6 +108,9 @@ def run(
 
     `file`: .jsonl, or .jsonl.gz by its first bytes. `html`: a page to write.
     """
+    if file == STDIN:
+        raise ConfigError("replay reads its file more than once: give a FILE")
+    _regular.check(file)  # its first lines say what it is; then it is read
     out = out or sys.stdout
     printer = Fingerprinter(KEY, rules)
     second = Fingerprinter(KEY, other.rules) if other else printer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -107,6 +108,7 @@ async def test_approvals(run: Run) -> None:
     _, out, _ = await run("approvals", "list", *org)
     assert sorted(line.split()[0] for line in out.splitlines()[1:]) == ["a1", "q1"]
     assert "planted-arguments" in out
+    assert out.count("pending, ") == out.count(" left ") == 2  # as the local command says it
     assert "planted" not in (await run("approvals", "list", *org, who="looker"))[1]
     assert "planted-question?" in (await run("approvals", "show", "q1", *org))[1]
     code, out, _ = await run("approvals", "approve", "a1", "--args", '{"path":"b"}', "--why", "a copy", *org)
@@ -150,6 +152,11 @@ async def test_the_trace_is_that_of_the_store(run: Run, api: Api, heard: Heard) 
             await heard.next()
             assert answer.status == 200
     await api.store.runs.pause("default", "traced", "anna", "a look")
+    (heads, *rows), (_, *afar) = [(await run("sessions", "list", afar=far))[1].splitlines() for far in (False, True)]
+    assert rows == afar  # one table, wherever it is asked for
+    cells = dict(zip(heads.split(), re.split(" {2,}", rows[0].strip()), strict=False))
+    assert (cells["session"], cells["state"]) == ("traced", "paused by anna")
+    assert 0 < float(cells["cost"].strip("$")) < 0.01
     here, there = await run("trace", "traced", afar=False), await run("trace", "traced")
     assert here[0] == there[0] == 0
     assert "pause by anna: a look" in there[1]

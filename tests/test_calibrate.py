@@ -43,6 +43,8 @@ def test_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "turns: 6" in told
     assert f"{other(tmp_path)}: ended by budget.turns 1\n" in told
     assert "the defaults: ended by nothing" in told
+    assert "really ended by guardproxy: 0 of 26 runs" in told
+    assert "really ended by guardproxy: 0 of 26 runs" in page.read_text()
     assert page.read_text().startswith("<!doctype html>")
 
 

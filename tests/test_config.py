@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -835,3 +836,31 @@ def test_the_variable_for_content_is_honoured(said: str, expected: tuple[str, bo
 def test_a_pattern_that_is_none_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"telemetry\.redact.*is no regular expression"):
         load(tmp_path, "telemetry: {redact: ['(']}")
+
+
+def test_what_is_read_again_stays_what_it_was(tmp_path: Path) -> None:
+    """An empty file is the defaults only where it always was empty."""
+    file = tmp_path / "c.yaml"
+    read = config.reader(file, {}, {"listen.port": 7})
+    file.write_text("# nothing yet\n")
+    assert read()[0].auth.mode == "none"
+    file.write_text("auth: keys\nupstream: {api_key: k}\n")
+    assert (read()[0].auth.mode, read()[0].listen.port) == ("keys", 7)
+    for text in ("", "# nothing any more\n", "{}"):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match=r"c\.yaml is empty, and was not before"):
+            read()
+    file.write_text("auth: passthrough")
+    assert read()[0].auth.mode == "passthrough"
+    assert config.reader(None, {})()[1] == config.load(None, {})[1]
+
+
+def test_what_can_be_read_once_is_not_read_again() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"auth: keys\nupstream: {api_key: k}\n")
+    os.close(writing)
+    path = Path(f"/dev/fd/{reading}")
+    with pytest.raises(ConfigError, match=f"{path} is a pipe, no regular file"):
+        config.reader(path, {})()
+    assert config.load(path, {})[0].auth.mode == "keys"  # once, as `check` does
+    os.close(reading)

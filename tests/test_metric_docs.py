@@ -45,7 +45,8 @@ Three Grafana dashboards are in `grafana/` (*Runs*, *Spend and budgets*, *Proxy 
 runs with their traces; a click on a run shows it turn by turn, with the commands that let it go on
 ([people.md](people.md)).
 
-All of it is made by `python -m grafana.build`; a test compares. `make verify` runs every query and rule against a real
+All of it is made by `.venv/bin/python -m grafana.build`, in the development environment (`make lint` makes it); a test
+compares. `make verify` runs every query and rule against a real
 Prometheus that scrapes a real proxy, and reads every trace query with Grafana's own grammar.
 
 ## How many series

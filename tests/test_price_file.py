@@ -266,3 +266,10 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     write(path, json.dumps({"m": BOTH, "n": BOTH}))
     os.utime(path, ns=(1, 1))
     assert list(price_file.read(str(path)).rates) == ["m", "n"]
+
+
+def test_a_file_that_can_be_read_once_is_refused() -> None:
+    """Each worker reads it."""
+    with pytest.raises(ConfigError, match="/dev/null is a device, no regular file") as refused:
+        price_file.read("/dev/null")
+    assert refused.value.param == "prices.file"

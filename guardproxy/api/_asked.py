@@ -44,11 +44,16 @@ def model_of(parsed: Mapping[str, object], headers: Mapping[str, str] = NO_HEADE
 
 
 def one_model(body: bytes) -> None:
-    """Refuse a body that names its model twice, however it spells that: providers differ in which one they take (the
-    first, the last; some look at no capital letters), and what a key may ask for, and what that costs, is of one.
+    """Refuse a body that names more models than one, however it spells that: providers differ in which one they take
+    (the first, the last; some look at no capital letters; some fall back on a list), and what a key may ask for, and
+    what that costs, is of one.
     """
     low = body.lower()
-    if low.count(b'"model"') < TWICE and not (b"\\u00" in low and _ESCAPED.search(low)):
+    if (
+        low.count(b'"model"') < TWICE
+        and not any(key in low for key in _LISTS)
+        and not (b"\\u00" in low and _ESCAPED.search(low))
+    ):
         return  # nearly always: no second key, and none of which letters are written as their numbers
     try:
         text = _splice.mask(body)
@@ -57,13 +62,22 @@ def one_model(body: bytes) -> None:
         return  # a body that only forgiving readers take: what it is has been read by one
     if names.count("model") >= TWICE:
         raise BadAsk("`model` is given twice; which one holds is not plain.", code="invalid_json", param="model")
+    for name in FALLBACKS:
+        if name in names:
+            told = f"`{name}` names further models; with a key a request is for one, which is allowed and priced"
+            raise BadAsk(told, code="unsupported_value", param=name)
 
+
+FALLBACKS = ("models", "fallbacks")
+"""Keys under which gateways take models to fall back on: OpenRouter's and LiteLLM's."""
+
+_LISTS = tuple(f'"{name}"'.encode() for name in FALLBACKS)
 
 TWICE = 2
 """Times that a key must not be said."""
 
-_ESCAPED = re.compile(rb'"(?:m|\\u00[46]d)(?:o|\\u00[46]f)(?:d|\\u00[46]4)(?:e|\\u00[46]5)(?:l|\\u00[46]c)"')
-"""The key, with any of its letters as its number."""
+_ESCAPED = re.compile(rb'"[a-z\\0-9]{0,60}\\u00[4-7][0-9a-f][a-z\\0-9]{0,60}"')
+"""A key with any of its letters as its number (nine letters at most), which is looked at then; bounded, so linear."""
 
 
 def boolean(parsed: Mapping[str, object], key: str) -> bool:

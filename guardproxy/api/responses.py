@@ -158,6 +158,7 @@ def _ask(parsed: Body, body: bytes, declared: Declared, *, short: bool, named: s
         language=_messages.language(first, last),
         parsed=parsed,
         defaults=schema_defaults(tools, names, last),
+        background=parsed.get("background") is True,
     )
 
 

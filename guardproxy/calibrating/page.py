@@ -8,7 +8,7 @@ from pathlib import Path
 
 from guardproxy.calibrating.fate import Fates
 from guardproxy.calibrating.figures import ENOUGH, PERCENTS, Figures, Group
-from guardproxy.calibrating.tables import dollars, fragment, number, proposal
+from guardproxy.calibrating.tables import beside, dollars, fragment, number, proposal
 from guardproxy.errors import ConfigError
 
 _WIDTH, _HEIGHT, _LABELS = 480, 120, 34
@@ -32,7 +32,7 @@ def write(path: Path, name: str, groups: Sequence[Group], fates: Sequence[Fates]
         f"<meta name=viewport content='width=device-width'><style>{_STYLE}</style>",
         f"<h1>{_text(name)}: how large finished runs are</h1>",
         *(part for group in groups for part in _group(group)),
-        *(_fates(fates) if fates else ()),
+        *(_fates(fates, groups) if fates else ()),
     ]
     if proposed:
         parts += [
@@ -71,12 +71,13 @@ def _row(one: Figures) -> list[str]:
     return [one.measure.name, str(one.sample), *told, number(one.largest), *now, proposal(one)]
 
 
-def _fates(fates: Sequence[Fates]) -> Iterable[str]:
+def _fates(fates: Sequence[Fates], groups: Sequence[Group]) -> Iterable[str]:
     yield "<h2>What policies would have done</h2>"
     heads = ["policy", "runs", "spoken to", "of finished", "ended", "of finished", "saved at most", "wasted"]
     counts = [(one.runs, one.spoken, one.spoken_finished, one.cut, one.false) for one in fates]
     money = [(dollars(one.saved), dollars(one.wasted)) for one in fates]
     yield _table(heads, [[o.name, *map(str, c), *m] for o, c, m in zip(fates, counts, money, strict=True)])
+    yield f"<p>{_text('; '.join(beside(groups)))}.</p>"
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from guardproxy.calibrating.fate import Fates
 from guardproxy.calibrating.figures import ENOUGH, ENOUGH_FOR_P99, PERCENTS, Figures, Group
+from guardproxy.telemetry.report import CLOSING
 
 WIDE = 160
 """Columns of a table that is not shown on a terminal."""
@@ -39,8 +41,8 @@ def show(groups: Sequence[Group], margin: float, out: TextIO) -> None:
             _say(console, line)
 
 
-def compare(fates: Sequence[Fates], out: TextIO, *, estimated: bool) -> None:
-    """Print what each policy would have done with the same runs."""
+def compare(fates: Sequence[Fates], groups: Sequence[Group], out: TextIO) -> None:
+    """Print what each policy would have done with the same runs, and how they really ended."""
     console = _console(out)
     heads = ("policy", "runs", "spoken to", "(finished)", "ended", "of finished", "saved at most", "wasted")
     table = Table(*heads, box=None, pad_edge=False)
@@ -63,8 +65,22 @@ def compare(fates: Sequence[Fates], out: TextIO, *, estimated: bool) -> None:
         console,
         "saved at most: what runs that did not finish spent after their end; wasted: what finished ones had spent",
     )
-    if estimated:
+    for line in beside(groups):
+        _say(console, line)
+    if any(group.estimated for group in groups):
         _say(console, "tokens and money of recordings are estimated from their texts and today's prices")
+
+
+def beside(groups: Sequence[Group]) -> list[str]:
+    """What is said beside the fates: how many runs of a log really ended by us, and what a replay does not see."""
+    every = sum((group.outcomes for group in groups), Counter[str]())
+    ended = ", ".join(f"{outcome} {every[outcome]}" for outcome in sorted(CLOSING) if every[outcome])
+    count = sum(every[outcome] for outcome in CLOSING)
+    really = f"really ended by guardproxy: {count} of {every.total()} runs{f' ({ended})' if ended else ''}"
+    unseen = (
+        "refused calls and re-asks are not replayed: ends that came of them (refuse, then finalize) are not counted"
+    )
+    return [*([] if any(group.estimated for group in groups) else [really]), f"{unseen} as ended by a policy"]
 
 
 def fragment(groups: Sequence[Group]) -> list[str]:

@@ -126,6 +126,7 @@ class Ask:
     parsed: Mapping[str, object] = field(default_factory=dict, repr=False)
     defaults: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # in the schemas of the tools called
     aside: bool = False  # it costs, but is no turn of any run
+    background: bool = False  # the provider makes the answer whoever listens
 
 
 @value

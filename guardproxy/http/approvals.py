@@ -181,10 +181,15 @@ def as_json(shown: Shown, *, whole: bool, content: bool = True) -> dict[str, obj
 def row(shown: Shown, now_ms: int) -> tuple[str, ...]:
     """For a table of them; its heads are `HEADS`."""
     one = shown.approval
-    left_ms = one.expires_ms - now_ms
-    state = f"pending, {duration(left_ms / 1000)} left" if one.state == "pending" and left_ms >= 0 else one.state
-    decided = f"{state} by {one.by}" if one.by else state
-    return (one.id, moment(one.asked_ms), visible(one.session), visible(one.tool), visible(decided), about(shown, CELL))
+    state = stands(one.state, one.by, one.expires_ms - now_ms)
+    return (one.id, moment(one.asked_ms), visible(one.session), visible(one.tool), state, about(shown, CELL))
+
+
+def stands(state: str, by: str | None, left_ms: int) -> str:
+    """In a row: who decided, or for how long somebody still can."""
+    if state == "pending" and left_ms >= 0:
+        return f"pending, {duration(left_ms / 1000)} left"
+    return f"{state} by {visible(by)}" if by else state
 
 
 def what_next(one: Approval) -> str:

@@ -101,7 +101,7 @@ class Books:
         try:
             view = await self._store.begin(opening)
         except StoreError as error:
-            self._refuse(opening.lines, error)
+            self._refuse(opening.lines, error, opening.org, opening.token)
             opening = self._openings[opening.token] = whole()
             return self._local.begin(opening, self._now_ms() + opening.offset_ms)
         if view.admitted and not view.closed:
@@ -164,7 +164,7 @@ class Books:
         try:
             view = await self._store.meter.hold(org, token, lines, lease_ms, offset_ms)
         except StoreError as error:
-            self._refuse(lines, error)
+            self._refuse(lines, error, org, token)
             return None
         if view.admitted:
             self.live[token] = org
@@ -174,10 +174,16 @@ class Books:
         """Whether what holds these lines may not go on without the store."""
         return self._on_failure == "closed" or (self._on_failure == "by_budget" and any(map(budgeted, lines)))
 
-    def _refuse(self, lines: Iterable[Line], error: StoreError) -> None:
+    def _refuse(self, lines: Iterable[Line], error: StoreError, org: str, token: str) -> None:
         """Raise what the client is told, if it may not go on: where the store is, and why it is away, is in the log."""
         if self._closed(lines):
+            if not error.unsent:
+                self.disown(org, token)
             raise StoreError(CLOSED[self._on_failure]) from error
+
+    def disown(self, org: str, token: str) -> None:
+        """Nothing comes of a token that the store may have been told of, or may hear of yet: it is to hold nothing."""
+        self._owed.append((None, Closing(token, org, "", "", "abandoned", "", {})))
 
     async def claim(self, org: str, name: str, ttl_ms: int) -> bool:
         """Whether this is the first of all workers to ask: for what happens once. `StoreError` without it."""
@@ -252,6 +258,8 @@ class Books:
             try:
                 if opening is not None:
                     closing = await self._begin_late(opening, closing)
+                else:  # a connection that was given up may yet bring what was said over it, also after this
+                    await self._store.meter.forestall(closing.org, closing.token)
                 await self._store.settle(closing)
             except StoreError:
                 break
@@ -271,4 +279,7 @@ class Books:
         """Count a turn that local memory admitted: without limits, since it has happened."""
         free = tuple(line._replace(limit=-1, hold=0) for line in opening.lines)
         view = await self._store.begin(replace(opening, lines=free))
-        return replace(closing, session=view.session, thread=view.thread)
+        if view.short:  # it was heard before after all, and refused
+            opening = replace(opening, token=f"{opening.token}-late")
+            view = await self._store.begin(replace(opening, lines=free))
+        return replace(closing, token=opening.token, session=view.session, thread=view.thread)

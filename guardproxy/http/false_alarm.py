@@ -112,7 +112,7 @@ def milliseconds(span: str) -> int:
 
 
 def label_of(said: Said, records: Sequence[TurnRecord]) -> Label:
-    """The label, with the alarm that it is about: the highest rung of its rule, the last time that it was reached."""
+    """The label, with the alarm that it is about: what its rule did last."""
     rule = said.rule or _last_rule(said.session, records)
     about = [record for record in records if record["rule"] == rule]
     if not about:
@@ -142,14 +142,12 @@ def label_of(said: Said, records: Sequence[TurnRecord]) -> Label:
     )
 
 
-_RANK = {name: rank for rank, name in enumerate(("observe", "nudge", "firm", "finalize", "cut"))}
-
-
 def _alarm(records: Sequence[TurnRecord], rule: str) -> TurnRecord:
-    """The newest alarm of a rule: where its highest rung was reached, the last time that it was."""
-    ranks = [_RANK.get(one["would"] or one["action"], 0) if one["rule"] == rule else -1 for one in records]
-    at = len(ranks) - 1 - ranks[::-1].index(max(ranks))
-    while at and ranks[at - 1] == ranks[at]:  # an ended run that was asked again
+    """The newest alarm of a rule: what it did last, also after a resume; where it only observed, the last of that."""
+    acts = [one["would"] or one["action"] if one["rule"] == rule else "" for one in records]
+    done = [at for at, act in enumerate(acts) if act in ACTED] or [at for at, act in enumerate(acts) if act]
+    at = done[-1]
+    while at and acts[at - 1] == acts[at]:  # an ended run that was asked again
         at -= 1
     return records[at]
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from guardproxy.core import commands
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.scoped_exemption import moment
 from guardproxy.http.sealed import Sealer
-from guardproxy.http.sessions import Run, Runs
+from guardproxy.http.sessions import Run, Runs, as_json
 from guardproxy.http.terminal import visible
 from guardproxy.store.redis import Store
 
 AGENT = 8
 """Digits of an agent's digest that are shown: enough to tell one's agents apart."""
+
+BY = 24
+"""Characters of who holds a run that are shown in a row."""
 
 TENANT = re.compile(r"limit \w+ \((?!span|session)")
 """Begins the reason of a limit that is not the run's."""
@@ -33,11 +38,27 @@ HEADS = ("session", "state", "outcome", "turns", "cost", "agent", "last rule", "
 
 def row(run: Run) -> tuple[str, ...]:
     """For a table of them."""
-    known = run.known
-    cost = DIMENSIONS["cost_microusd"].show(known.used.get("cost_microusd", 0))
-    told = (run.outcome or "–", str(known.turn), cost, run.agent[:AGENT] or "–", run.rule or "–")
-    state = _state(run) if known.by != "approval" else f"{known.state} by approval"  # its id: see `approvals list`
-    return (visible(known.session), state, *told, moment(known.at_ms))
+    return cells(as_json(run))
+
+
+def cells(found: Mapping[str, Any]) -> tuple[str, ...]:
+    """The row of a run as the admin API tells it: the table is the same wherever it is asked for."""
+    told = (found["outcome"] or "–", str(found["turns"]), cost(found["used"]))
+    agent, rule = (found["agent"] or "–")[:AGENT], found["last_rule"] or "–"
+    return (visible(found["session"]), _short(found), *told, agent, rule, moment(found["at_ms"]))
+
+
+def cost(used: Mapping[str, float]) -> str:
+    """What of it was money; `used` is by the names and in the units of `policy.limits`."""
+    money = DIMENSIONS["cost_microusd"]
+    return money.show(round(used.get(money.setting, 0) * money.scale))
+
+
+def _short(found: Mapping[str, Any]) -> str:
+    """The state without the reason, which would make the table too wide: see `sessions show`, `approvals list`."""
+    if found["state"] == "active" and found["outcome"] == "denied":
+        return "active, stopped by a limit"
+    return f"{found['state']} by {visible(found['by'], BY)}" if found["by"] else str(found["state"])
 
 
 def _state(run: Run) -> str:

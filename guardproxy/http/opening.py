@@ -99,5 +99,6 @@ async def _take_back(turn: Turn) -> None:
     try:
         turn.view = await turn.proxy.books.begin(turn.opening, lambda: _whole(turn))
     except StoreError:
-        return  # the lease ends by itself
+        turn.proxy.books.disown(turn.opening.org, turn.opening.token)
+        return
     turn.settle()

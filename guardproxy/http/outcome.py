@@ -50,6 +50,9 @@ class Seen(Protocol):
 LOST = frozenset({"upstream_broken", "upstream_timeout"})
 """Codes of errors that came in the place of an answer, or of its rest."""
 
+UNDER_WAY = frozenset({"queued", "in_progress"})
+"""How an answer ends that is made in the background, and fetched later."""
+
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
@@ -81,7 +84,7 @@ class Earlier:
         if self.error_type and not self.produced_chars and not self.lost:
             return NO_USAGE
         output = pricing.estimate_output(self.produced_chars)
-        if self.lost and self.whole:
+        if (self.lost and self.whole) or self.finish_reason in UNDER_WAY:
             output = max(output, need.output_tokens)
         return Usage(input=need.input_tokens, output=output, estimated=True)
 
@@ -109,6 +112,7 @@ class Outcome:
     finish_reason: str = ""
     sent: bool = False  # something left for the provider
     whole: bool = False  # the answer comes in one piece: who leaves before does not see it, but it is made
+    background: bool = False  # asked for so: the provider makes it to its end, whoever reads it
     blind: bool = False  # the answer could not be looked into
     partial: bool = False  # the answer ended in the middle, so usage that came with it may be of its beginning
     lost: bool = False  # no answer, or none to its end: the provider may have carried the request out
@@ -182,7 +186,7 @@ class Outcome:
             self.upstream,
             moved,
             self.lost,
-            self.whole,
+            self.whole or self.background,
             self.partial or (seen is not None and not seen.complete),
         )
         self.earlier += (one,)
@@ -230,19 +234,26 @@ class Outcome:
         """What the last attempt used: the provider's figures, else estimated input and what was produced, marked so.
 
         A call that was refused, or never reached the provider, is not charged. What is made where nobody sees it (a
-        whole answer whose client left or that was lost, one in an encoding that is not read) is charged as it was held.
+        whole answer whose client left or that was lost, one in an encoding that is not read, one that is made in the
+        background) is charged as it was held.
         """
-        produced = self.produced_chars
-        usage = self.usage
-        if usage is not None and (usage.input or usage.output or not produced or usage != NO_USAGE):
+        produced, usage, goes_on = self.produced_chars, self.usage, self._goes_on
+        if usage is not None and not goes_on and (usage.input or usage.output or not produced or usage != NO_USAGE):
             return _so_far(usage, produced) if self.partial else usage
         refused = (self.outcome == "failed" and not self.lost) or self.upstream_status >= 400
         if not self.sent or (refused and not produced and not self.blind):
             return NO_USAGE
         output = pricing.estimate_output(produced)
-        if self.blind or (self.whole and (self.outcome == "abandoned" or self.lost)):
+        if goes_on or self.blind or (self.whole and (self.outcome == "abandoned" or self.lost)):
             output = max(output, need.output_tokens)
         return Usage(input=need.input_tokens, output=output, estimated=True)
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether the provider makes more of the answer than was seen, where it said nothing of what was used."""
+        if (self.usage is not None and self.usage.output) or (self.outcome == "failed" and not self.lost):
+            return False
+        return self.finish_reason in UNDER_WAY or (self.background and (self.partial or self.outcome != "answered"))
 
     def first_chunk(self) -> None:
         """Note the moment of the first byte of the answer's body."""

@@ -54,7 +54,7 @@ async def post(turn: Turn, edits: Sequence[Edit], *, judged: bool = False) -> An
         return await failover.post(turn, proxy.upstreams, sent, turn.tenant.upstreams)
     headers = proxy.upstream.request_headers(received, turn.path, identity=edited_answer, plain=not untouched)
     done.sent, done.whole, done.upstream_started_ns = True, not turn.ask.stream, time.time_ns()
-    done.upstream_status = 0
+    done.upstream_status, done.background = 0, turn.ask.background
     raw = turn.body.raw if untouched else body
     answer = await proxy.upstream.post(turn.path, raw, headers)
     done.upstream_status = done.status = answer.status

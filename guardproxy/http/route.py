@@ -103,7 +103,7 @@ def _spelled(address: str) -> tuple[str, str, str]:
     while found := next((one for one in STYLES if tuple(words[: len(one)]) == one), None):
         kept, words = kept[len(found) :], words[len(found) :]
         if found != STYLES[0]:
-            style = "/" + "/".join(found)
+            style, model = "/" + "/".join(found), ""  # in front of a second style no deployment is asked for
         if found == AZURE and words[:1] == [DEPLOYMENTS] and len(words) > 2:
             model, style = kept[1], f"{style}/{DEPLOYMENTS}/{quote(kept[1], safe=_SAFE)}"
             kept, words = kept[2:], words[2:]

@@ -42,13 +42,13 @@ _log = logging.getLogger(__name__)
 
 
 class Parent:
-    """One `guardproxy serve`. `load` reads the configuration; it is called again at SIGHUP.
+    """One `guardproxy serve`. `first`: its configuration; `load` reads it again at SIGHUP.
 
     `where`: options with which commands reach its store.
     """
 
-    def __init__(self, load: Callable[[], Loaded], secret: str, where: str = "") -> None:
-        self._standing = Standing(load)
+    def __init__(self, load: Callable[[], Loaded], first: Loaded, secret: str, where: str = "") -> None:
+        self._standing = Standing(load, first)
         self._where = where
         self._secret = secret
         self._fleet = Fleet()
@@ -281,8 +281,8 @@ def serve(load: Callable[[], Loaded], env: Mapping[str, str], say: Callable[[str
     """Run the parent. Raises GuardError, in words for the operator, when it cannot start. `where`: see `Parent`."""
 
     async def main() -> None:
-        config, _ = load()
+        config, document = load()
         secret = secrets.find(env, config.data_dir, shared_store=bool(config.store.url))
-        await Parent(load, secret, where).run(say)
+        await Parent(load, (config, document), secret, where).run(say)
 
     asyncio.run(main())

@@ -33,11 +33,13 @@ _log = logging.getLogger(__name__)
 
 
 class Standing:
-    """One a parent. `load` reads the file. `config` and `document` are with the policies of the store."""
+    """One a parent. `first` is what the file said; `load` reads it again. `config` and `document` are with the
+    policies of the store.
+    """
 
-    def __init__(self, load: Callable[[], Loaded]) -> None:
+    def __init__(self, load: Callable[[], Loaded], first: Loaded) -> None:
         self._load = load
-        self.config, self.document = load()
+        self.config, self.document = first
         self.config.refuse_itself()
         self.refused = False  # whether the file was read again, and not taken
         self._file = self.document

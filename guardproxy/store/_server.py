@@ -150,10 +150,15 @@ class Server:
         for last in (False, True) if failed is None else (True,):
             if isinstance(failed, Frozen):
                 break
-            wire = self._wire or await self._reach(deadline)
+            try:
+                wire = self._wire or await self._reach(deadline)
+            except StoreError as error:
+                error.unsent = failed is None
+                raise
             try:
                 return await wire.send(packed, deadline, answers=answers)
             except Lost as error:
+                failed = error
                 if last:
                     self._fall(str(error))
             except Frozen:

@@ -11,6 +11,12 @@ from guardproxy.errors import StoreError
 from guardproxy.store._client import Client
 from guardproxy.store._codec import amounts_of, bare, integers, named, prefix
 
+REFUSED = bytes(4)
+"""What a token that holds nothing has, see `state.lua`: no hold, and here no answer either."""
+
+REFUSED_MS = 600_000
+"""More than a command can wait in a connection that was given up, once the server reads again."""
+
 
 class Meter:
     """`Store.meter` is one. `register` makes an org known to the sweeper."""
@@ -26,6 +32,10 @@ class Meter:
         _, keys, names, most = named(scopes, dimensions, limits, keyed, clocks)
         words = bare((token, lease_ms, offset_ms, keys)), names, most + amounts_of(holds)
         return _view(await self._client.run("meter", prefix(org).encode(), words), lines)
+
+    async def forestall(self, org: str, token: str) -> None:
+        """Remember a token as refused, unless the store has heard of it: what was sent with it may come yet."""
+        await self._client.command("SET", f"{prefix(org)}k:{token}", REFUSED, "NX", "PX", REFUSED_MS)
 
     async def standing(self, org: str, places: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
         """Used and held of counters, by window (`core.windows.chosen`) and dimension."""

@@ -75,13 +75,32 @@ def test_numbers(value: float | None, expected: str) -> None:
 def test_policies() -> None:
     one = Fates("ours", 10, 4, 5, 1, 3, 1, 2_500_000, 4_000, (("cycle", 3, 1),), ("s-1",))
     out = io.StringIO()
-    tables.compare([one], out, estimated=True)
+    tables.compare([one], groups([run(estimated=True)], ()), out)
     text = out.getvalue()
 
     assert text.splitlines()[1].split() == ["ours", "10", "5", "1", "3", "1", "(25.0%)", "$2.50", "$0.0040"]
     assert "ours: ended by cycle 3 (1 of finished)" in text
     assert "it would have ended: s-1" in text
     assert "are estimated" in text
+    assert "really ended" not in text, "nobody watched a recording"
+    assert "refused calls and re-asks are not replayed" in text
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "said"),
+    [
+        (["finalized", "finished", "finalized"], "really ended by guardproxy: 2 of 3 runs (finalized 2)"),
+        (["cut", "denied", "cut", "failed"], "really ended by guardproxy: 3 of 4 runs (cut 2, denied 1)"),
+        (["finished", "abandoned"], "really ended by guardproxy: 0 of 2 runs"),
+    ],
+)
+def test_how_runs_really_ended(outcomes: list[str], said: str) -> None:
+    """Most end by calls that were refused, which no replay sees."""
+    runs = [run(at, outcome=outcome, agent=str(at % 2)) for at, outcome in enumerate(outcomes)]
+    really, unseen = tables.beside(groups(runs, ()))
+
+    assert really == said
+    assert unseen.startswith("refused calls and re-asks are not replayed")
 
 
 def test_no_name_moves_the_cursor() -> None:

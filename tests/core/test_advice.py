@@ -226,6 +226,17 @@ def test_an_agent_whose_calls_stand_in_texts_is_asked_to_end_in_its_own_words(
     assert no_action not in advice.finalize(language, decision, FACTS)
 
 
+@pytest.mark.parametrize(("language", "message"), [("en", "new message"), ("zh", "新消息")])
+@pytest.mark.parametrize(
+    ("action", "opens"), [("cut", True), ("finalize", False), ("refuse", False), ("repair", False), ("deny", False)]
+)
+def test_only_what_is_cut_is_opened_by_a_new_message(language: str, message: str, action: str, opens: bool) -> None:
+    decision = Decision(action, Rung.FINALIZE, "repeated_call", 5, "5 times", finding=finding("repeated_call"))
+    text = advice.summary(language, decision, PROGRESS)
+    assert (message in text) is opens
+    assert text.splitlines()[-1].startswith(LANGUAGES[language].OPEN_LEFT.rstrip("."))
+
+
 def test_a_budget_summary_names_the_limit() -> None:
     decision = Decision(
         "deny", Rung.CUT, "budget.turns", 200, "turns of this span: 200 used and 0 held, 1 more would pass 200"

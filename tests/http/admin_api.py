@@ -125,7 +125,7 @@ async def swapped(_document: object, _before: object) -> str:
 @asynccontextmanager
 async def serving(store: Store, trusted: tuple[str, ...] = (), budgets: tuple[Budget, ...] = ()) -> AsyncIterator[Api]:
     keyring, app = Keyring(store, KEY), web.Application(client_max_size=4096)
-    standing = Standing(lambda: (build(DOCUMENT), DOCUMENT))
+    standing = Standing(lambda: (build(DOCUMENT), DOCUMENT), (build(DOCUMENT), DOCUMENT))
     await standing.open(store, swapped)
     v1 = AdminV1(
         store,

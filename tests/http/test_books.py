@@ -39,10 +39,18 @@ class Scripted:
         self.renewed: list[tuple[str, int]] = []
         self.extended: list[tuple[str, str, tuple[Line, ...], int]] = []
         self.room = True
+        self.forestalled: list[tuple[str, str]] = []
+        self.heard = False  # while it is away it may have heard what it was told
 
     def _reach(self) -> None:
         if not self.up:
-            raise StoreError("away")
+            error = StoreError("away")
+            error.unsent = not self.heard
+            raise error
+
+    async def forestall(self, org: str, token: str) -> None:
+        self._reach()
+        self.forestalled.append((org, token))
 
     async def begin(self, opening: Opening) -> View:
         self._reach()
@@ -141,6 +149,42 @@ async def test_who_goes_on_without_the_store(which: str, on_failure: str) -> Non
     await kept.begin(other, never)
     store.up = False
     assert await kept.extend(other, (line,)) is not refused
+
+
+@pytest.mark.parametrize("heard", [True, False])
+async def test_what_was_refused_is_let_go_where_the_store_may_have_heard_of_it(heard: bool) -> None:
+    store, line = Scripted(), HARD["of an org"][0]
+    store.up, store.heard = False, heard
+    kept, one = books(store, "by_budget"), replace(opening(), lines=(line,))
+    with pytest.raises(StoreError):
+        await kept.begin(one, never)
+    with pytest.raises(StoreError):
+        await kept.meter("org", "unread", (line,), 1, 0)
+    store.up = True
+    tokens = [one.token, "unread"] if heard else []
+
+    assert await kept.pay() == len(tokens)
+    assert store.forestalled == [("org", token) for token in tokens]
+    assert [(told.token, told.outcome, told.spent) for told in store.settled] == [
+        (token, "abandoned", {}) for token in tokens
+    ]
+
+
+async def test_a_turn_that_the_store_refused_unheard_is_counted_under_another_token() -> None:
+    class Refuses(Scripted):
+        async def begin(self, opening: Opening) -> View:
+            view = await super().begin(opening)
+            return view if opening.token.endswith("-late") else replace(view, admitted=False, short=(LINE,))
+
+    store = Refuses()
+    store.up = False
+    kept, one = books(store), opening()
+    await kept.begin(one, same(one))
+    await kept.settle(closing(one))
+    store.up = True
+    assert await kept.pay() == 1
+    assert [told.token for told in store.settled] == [f"{one.token}-late"]
+    assert {(line.limit, line.hold) for one in store.begun for line in one.lines} == {(-1, 0)}
 
 
 async def test_open_goes_on_with_what_the_request_shows() -> None:

@@ -329,8 +329,19 @@ CUT_RUN = [
     record(6, "cut", "cycle", calls=0),
 ]
 ABOUT = {
-    "the first of the highest rung": (CUT_RUN, {}, ("cycle", "cut", 5, 3)),
-    "the last time that it was reached": (
+    "the first of those at the end": (CUT_RUN, {}, ("cycle", "cut", 5, 3)),
+    "what it did after a resume, though a lower rung": (
+        [*CUT_RUN, record(7, "nudge", "cycle"), record(8, "finalize", "cycle"), record(9, "observe", "cycle")],
+        {},
+        ("cycle", "finalize", 8, 4),
+    ),
+    "a refusal after a nudge": ([*CUT_RUN[:3], record(4, "refuse", "cycle")], {}, ("cycle", "refuse", 4, 2)),
+    "a pause in place of a cut": (
+        [*CUT_RUN[:3], record(4, "finalize", "cycle"), record(5, "pause", "cycle", calls=0)],
+        {},
+        ("cycle", "pause", 5, 3),
+    ),
+    "the last end": (
         [
             *CUT_RUN,
             record(7, "pass"),

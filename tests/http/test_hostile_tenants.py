@@ -48,7 +48,17 @@ TWO_MODELS = {
     "with blanks": f'{{ "model" : "dear" , "model"\n:\t"cheap" , {SAY} }}',
     "behind a key that is escaped": f'{{"a\\"b":1,"model":"dear","model":"cheap",{SAY}}}',
 }
+MORE_MODELS = {
+    "OpenRouter's list": f'{{"model":"cheap","models":["dear"],{SAY}}}',
+    "LiteLLM's": f'{{"fallbacks":[{{"model":"dear"}}],"model":"cheap",{SAY}}}',
+    "in capital letters": f'{{"model":"cheap","Models":["dear"],{SAY}}}',
+    "with a letter as its number": f'{{"model":"cheap","mod\\u0065ls":["dear"],{SAY}}}',
+    "its last letter, a capital": f'{{"model":"cheap","model\\u0053":["dear"],{SAY}}}',
+    "the other, too": f'{{"model":"cheap","f\\u0061llbacks":["dear"],{SAY}}}',
+}
 ONE_MODEL = {
+    "lists in a tool": f'{{"model":"cheap",{SAY},"tools":[{{"type":"function","function":{{"name":"f","parameters":'
+    '{"type":"object","properties":{"models":{"type":"array"},"fallbacks":{"type":"string"}}}}}]}',
     "in a text": '{"model":"cheap","messages":[{"role":"user","content":"\\"model\\": \\"model\\", \\u006dodel"}]}',
     "in a tool": f'{{"model":"cheap",{SAY},"tools":[{{"type":"function","function":{{"name":"f","parameters":'
     '{"type":"object","properties":{"model":{"type":"string"}},"required":["model"]}}}]}',
@@ -64,8 +74,22 @@ async def test_a_second_model_is_none(store: Store) -> None:
             answer = await running.post(body.encode(), key)
             assert (answer.status, answer.json["error"]["param"]) in ((400, "model"), (404, "model")), why
         assert running.provider.got == []
+        for why, body in MORE_MODELS.items():
+            assert (await running.post(body.encode(), key)).status == 400, why
+        assert running.provider.got == []
         for why, body in ONE_MODEL.items():
             assert (await running.post(body.encode(), key)).status == 200, why
+
+
+async def test_a_deployment_in_front_of_another_style_names_no_model(store: Store) -> None:
+    """What is asked of the provider has no deployment in it: the body's model is the one that is meant."""
+    async with company(store, models=["cheap"]) as (running, key):
+        for style in ("openai/v1", "v1beta/openai", "openai"):
+            path = f"/openai/deployments/cheap/{style}/chat/completions"
+            for model, status in (("dear", 404), ("cheap", 200)):
+                body = {"model": model, "messages": [{"role": "user", "content": unique("x")}]}
+                assert (await running.post(body, key, path)).status == status, path
+            assert "deployments" not in running.provider.got[-1].path
 
 
 @pytest.mark.parametrize("body", ONE_MODEL.values(), ids=ONE_MODEL)

@@ -40,4 +40,6 @@ def test_what_lets_it_go_on(name: str) -> None:
     run = Run(Known("default", "s", **{"threads": (), **at, **more}), records, opened_ms=opened)
     told = [line.partition("to go on   ")[2] for line in in_words.paragraphs(run, " --config g") if "to go on" in line]
 
+    assert len(in_words.row(run)[1]) < 30, "why is for `sessions show`"
+    assert in_words.row(run)[1].endswith(", stopped by a limit") is (bool(records) and not opened)
     assert told == ([f"guardproxy {command} --config g"] if command else [])

@@ -100,6 +100,7 @@ def test_what_may_be_billed(name: str) -> None:
 FREE = Usage()
 LEFT = {"outcome": "abandoned"}
 FAILED = {"outcome": "failed"}
+QUEUED = {"outcome": "answered", "finish_reason": "queued"}
 
 
 def about(output: int) -> Usage:
@@ -129,6 +130,17 @@ USED: dict[str, tuple[dict[str, Any], Usage]] = {
     "a whole answer left": ({"whole": True, **LEFT}, about(4096)),
     "a whole answer left, longer than held": ({"whole": True, "produced_chars": 40_000, **LEFT}, about(10_001)),
     "an error left": ({"whole": True, "upstream_status": 500, **LEFT}, FREE),
+    "queued": ({"whole": True, **QUEUED}, about(4096)),
+    "queued, with usage of nothing": ({"usage": FREE, **QUEUED}, about(4096)),
+    "in progress, as a stream that has ended": ({**QUEUED, "finish_reason": "in_progress"}, about(4096)),
+    "in progress, but the provider says": ({"usage": SAID, **QUEUED}, SAID),
+    "queued, and refused": ({"upstream_status": 429, "whole": True, **QUEUED, **FAILED}, FREE),
+    "a stream of the background left": ({"background": True, "produced_chars": 8, **LEFT}, about(4096)),
+    "one left, longer than held": ({"background": True, "produced_chars": 40_000, **LEFT}, about(10_001)),
+    "one broken": ({"background": True, "produced_chars": 8, "lost": True, **FAILED}, about(4096)),
+    "one stopped in the middle": ({"background": True, "partial": True, "outcome": "answered"}, about(4096)),
+    "one that failed": ({"background": True, "produced_chars": 8, **FAILED}, about(3)),
+    "one to its end": ({"background": True, "produced_chars": 400, "outcome": "answered"}, about(101)),
     "answered, unread": ({"blind": True, "outcome": "answered"}, about(4096)),
     "never sent": ({"sent": False, "whole": True, **LEFT}, FREE),
 }
@@ -170,6 +182,9 @@ EARLIER: dict[str, tuple[list[tuple[Seen | None, str]], dict[str, Any], Usage]] 
         Usage(107, 6, estimated=True)),
     "one failed and told what it cost": ([(Seen(usage=SAID), ""), (Seen(usage=SAID), "upstream_error")], {},
         Usage(14, 6)),
+    "the first was to be fetched later": (
+        [(Seen(finish_reason="queued"), "")], {"sent": True, "usage": SAID, "outcome": "answered"},
+        Usage(107, 4099, estimated=True)),
     "the client left a whole second answer": (
         [(Seen(usage=SAID), "")], {"sent": True, "whole": True, **LEFT}, Usage(107, 4099, estimated=True)),
 }  # fmt: skip

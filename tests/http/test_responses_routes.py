@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from guardproxy.core.fingerprint import GUARD_MARK
 from guardproxy.store.redis import Store
 from tests.api.responses_cases import GOLDEN, payloads
+from tests.http.test_room import budget, counters
 from tests.live import Answer, Json, Live, Said, live, unique
 from tests.scenes import Heard
 from tests.surfaces import responses
@@ -144,3 +146,34 @@ async def test_what_is_made_in_the_background(store: Store) -> None:
             answer = await running.post(body)
             assert answer.json == queued
             assert GUARD_MARK not in str(running.provider.got[-1].json["input"])
+
+
+async def test_what_is_made_in_the_background_is_charged_as_it_was_held(store: Store) -> None:
+    """What it used is said to whoever fetches it: a budget would be passed by answers that cost nothing so far."""
+    async with live(store, surface=responses, budgets=[budget("org", "output_tokens", 2000)]) as running:
+        queued = {"id": "resp_1", "object": "response", "status": "queued", "output": [], "usage": None}
+        running.provider.script = lambda _: Said(raw=json.dumps(queued).encode())
+        statuses = []
+        for _ in range(4):
+            body = {"model": "m", "input": unique("hi"), "background": True, "max_output_tokens": 900}
+            statuses.append((await running.post(body)).status)
+            await running.proxy.quiet()
+        assert statuses == [200, 200, 400, 400]
+        assert [one for name, one in (await counters(store)).items() if "output_tokens" in name] == [(1800, 0)]
+
+
+async def test_a_stream_of_the_background_that_is_left_goes_on(store: Store) -> None:
+    never = asyncio.Event()
+    async with live(store, surface=responses, budgets=[budget("org", "output_tokens", 2000)]) as running:
+        begun = {"type": "response.created", "response": {"id": "resp_1", "status": "queued", "usage": None}}
+        event = f"data: {json.dumps(begun)}\n\n".encode()
+        running.provider.script = lambda _: Said(raw=[event, event], stall=(1, never.wait()))
+        body = {"model": "m", "input": unique("hi"), "background": True, "stream": True, "max_output_tokens": 900}
+        headers = {"Authorization": "Bearer k"}
+        answer = await running.client.post(running.url + "/v1/responses", json=body, headers=headers)
+        await answer.content.readany()
+        answer.close()
+        async with asyncio.timeout(5):
+            while (900, 0) not in (await counters(store)).values():
+                await asyncio.sleep(0.01)
+        never.set()

@@ -110,8 +110,9 @@ def test_reload(tmp_path: Path, upstream: str) -> None:
         good = reload(policy % 5, "was reloaded")
         bad = reload("polcy: {}", "polcy: unknown key")
         fixed = reload("listen: {workers: 3}", "listen: cannot change while running")
+        lost = reload("", "is empty, and was not before")
 
-        assert (first, good, bad, fixed) == ('"turns":8', '"turns":4', '"turns":4', '"turns":4')
+        assert (first, good, bad, fixed, lost) == ('"turns":8', *['"turns":4'] * 4)
         assert proxy.stop(signal.SIGINT) == 0
 
 

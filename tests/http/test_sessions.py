@@ -239,8 +239,11 @@ def test_words_of_clients_steer_no_terminal() -> None:
     text = "\n".join(paragraphs(run))
 
     assert name(run) == "s\\x1b[2J"
-    assert row(run)[1].startswith("paused by ann: a\\x1b[31m")
-    assert row(run)[1].endswith("… (+46 characters)")
+    state = next(line for line in paragraphs(run) if line.startswith("state"))
+    assert state.startswith("state      paused by ann: a\\x1b[31m")
+    assert state.endswith("… (+46 characters)")
+    assert row(run)[1] == "paused by ann"
+    assert row(Run(known(state="paused", by="\x1b" + "b" * 60), [], []))[1].startswith("paused by \\x1bbb")
     assert "\x1b" not in text
     assert "threads    2: m, t\\n2" in text
 

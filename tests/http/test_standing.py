@@ -32,7 +32,7 @@ class Parent:
 
 
 async def standing(store: Store, parent: Parent) -> Standing:
-    made = Standing(parent.load)
+    made = Standing(parent.load, parent.load())
     await made.open(store, parent.swap)
     return made
 
@@ -118,7 +118,7 @@ async def test_a_worker_that_cannot(store: Store, caplog: pytest.LogCaptureFixtu
 
 async def test_a_store_that_is_away_changes_nothing(store: Store) -> None:
     parent = Parent()
-    made = Standing(parent.load)
+    made = Standing(parent.load, parent.load())
     await made.look()  # not open yet
     await made.open(store, parent.swap)
     await store.close()
@@ -130,4 +130,4 @@ def test_what_cannot_change_while_it_runs() -> None:
     parent = Parent()
     parent.file = {"policies": {"x": {"mode": "never"}}}
     with pytest.raises(ConfigError, match=r"policies\.x\.mode"):
-        Standing(parent.load)
+        Standing(parent.load, parent.load())

@@ -10,6 +10,7 @@ import pytest
 
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import StoreError
+from guardproxy.store.meter import Meter
 from guardproxy.store.redis import Store
 from tests.http_store import held
 from tests.live import Answer, Json, Live, Said, live, unique
@@ -154,6 +155,10 @@ class Away:
 
     def __init__(self, store: Store, *gone: str) -> None:
         self._store, self._gone = store, gone
+
+    @property
+    def meter(self) -> Meter:
+        return self._store.meter
 
     async def begin(self, opening: Opening) -> View:
         if "begin" in self._gone:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, View
 from guardproxy.core.windows import CALENDAR, CONCURRENT, NOW, RATES
 from guardproxy.errors import StoreError
-from guardproxy.store.meter import _view
+from guardproxy.store.meter import REFUSED_MS, _view
 from guardproxy.store.redis import Store
 from tests.store.kit import ORG, Agent, token, used_held
 from tests.store.test_tenants import BOUNDARIES, MINUTE, ZONE, line, ms, offset
@@ -60,6 +62,30 @@ async def test_what_is_sent_twice_counts_once(store: Store, requests: int) -> No
     assert found == [(requests, 0), (0, 0)]
     full = line("total", "requests", 9, 3, 0)
     assert [(await hold(store, full, name="two")).short for _ in range(2)] == [(full,), (full,)]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["begun before", "begun after"])
+async def test_what_nobody_waits_for_holds_nothing_whichever_comes_first(store: Store, first: bool) -> None:
+    agent = Agent(store, session="s", lines=(ONE, AT_ONCE))
+    if first:
+        await hold(store, ONE, AT_ONCE, name="meter")
+        await agent.begin(token="turn")
+    for name in ("meter", "turn"):
+        await store.meter.forestall(ORG, name)
+        await store.settle(replace(done(name, 0), outcome="abandoned"))
+    if not first:
+        with pytest.raises(StoreError):
+            await hold(store, ONE, AT_ONCE, name="meter")
+        with pytest.raises(StoreError):
+            await agent.begin(token="turn")
+    found = [await used_held(store, "w:t:org:", "requests"), await used_held(store, "w:n:org:", CONCURRENT)]
+    assert found == [(0, 0), (0, 0)]
+    left = await store._client.command("PTTL", f"gp:{{{ORG}}}:k:turn")
+    assert isinstance(left, int)
+    assert 0 < left <= REFUSED_MS
+    assert await store.sweep(10 * MINUTE) == []
+    view = await agent.begin()
+    assert (view.admitted, view.turn) == (True, 1)
 
 
 async def test_a_dead_workers_hold_is_swept_and_a_long_calls_is_not(store: Store) -> None:

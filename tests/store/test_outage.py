@@ -96,6 +96,16 @@ async def test_a_call_that_a_frozen_server_took_is_settled_by_its_token(own_serv
     assert (await agent.begin()).spent[1].used == 1
 
 
+async def test_an_error_says_whether_the_store_may_have_heard(own_server: Embedded, store: Store) -> None:
+    agent = Agent(store, session="s")
+    await agent.turn()
+    with frozen(own_server):
+        for unsent in (False, True):  # the breaker is open the second time
+            with pytest.raises(StoreError) as told:
+                await agent.begin()
+            assert told.value.unsent is unsent
+
+
 async def test_a_killed_server_is_noticed_without_traffic_and_used_again_when_it_is_back(
     own_server: Embedded, store: Store, changes: Changes
 ) -> None:

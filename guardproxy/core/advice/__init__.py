@@ -160,10 +160,17 @@ def summary(language: str, decision: Decision, progress: Progress) -> str:
     lines += [words.FOUND.format(tool=tool_name(tool), result=harmless(result)) for tool, result in progress.found]
     if progress.said:
         lines.append(words.SAID.format(said=harmless(progress.said)))
-    lines.append(
-        words.OPEN_BUDGET if budget else words.OPEN_OVER if decision.over or decision.rule == "operator" else words.OPEN
-    )
+    lines.append(_open(words, decision))
     return "\n".join(lines)
+
+
+def _open(words: ModuleType, decision: Decision) -> str:
+    """What is open, and who can let the run go on. A new message opens only what was cut, and by a loop."""
+    if decision.rule.startswith("budget."):
+        return str(words.OPEN_BUDGET)
+    if decision.over or decision.rule == "operator":
+        return str(words.OPEN_OVER)
+    return str(words.OPEN if decision.action == "cut" else words.OPEN_LEFT)
 
 
 def way_on(language: str, how: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from guardproxy.core.edit import AppendText, DropCalls, ForbidTools
@@ -23,6 +25,7 @@ def test_three_edits(language: str, more: dict[str, object]) -> None:
     assert forbid == ForbidTools()
     assert isinstance(drop, DropCalls)
     assert "nothing here" in drop.text, "the summary says what was found"
+    assert not re.search("new message|新消息", drop.text), "the run is not closed: there is nothing to open"
     if more:
         assert "7 of 8 used" in advice.text
         assert "7 of 8 used" in drop.text
