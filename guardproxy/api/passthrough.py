@@ -1,21 +1,25 @@
 """Every other /v1/ path: passed on as it is, counted, not read. Pure.
 
 Only the usage of an answer is looked at, on a copy, so that what it cost is known, and the model that the request
-names: a look at the beginning of it, whatever it is.
+names (`Named`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from urllib.parse import parse_qsl
 
+from guardproxy.api import _splice
+from guardproxy.api._asked import one_model
 from guardproxy.api._error import error
-from guardproxy.api._json import peek
+from guardproxy.api._json import BOM, peek
 from guardproxy.api._model import model_of, renamed
 from guardproxy.api._sse import Decoder, data_of
 from guardproxy.api._usage import merge, usage_of
 from guardproxy.core.model import Usage
 
-__all__ = ["PATHS", "PREFIX", "SURFACE", "Seen", "error", "model_of", "named", "renamed"]
+__all__ = ["PATHS", "PREFIX", "SURFACE", "Named", "Seen", "error", "model_of", "one_model", "renamed"]
 
 SURFACE = "passthrough"
 PREFIX = "/v1/"
@@ -27,22 +31,118 @@ MAX_READ = 1024 * 1024
 EDGE = 16 * 1024
 """Bytes of the end of a large one in which the usage is looked for."""
 
-BEGINNING = 64 * 1024
-"""Bytes of a request in which the model is looked for: forms may have it anywhere, JSON mostly has it in front."""
+MOST = 16
+"""Models that a request may name; one that names more names none."""
 
-_JSON = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.){1,256}")')
-_FORM = re.compile(rb'name=(?:"model"|model)(?=[;\s])[^\r\n]*\r?\n(?:[^\r\n]+\r?\n)*\r?\n([^\r\n]{1,256})\r?\n')
+HEADERS = 8 * 1024
+"""Bytes of the longest headers of a part of a form, and the model behind them."""
+
+_LOOSE = re.compile(
+    rb'(?i:"(?:m|\\u00[46]d)(?:o|\\u00[46]f)(?:d|\\u00[46]4)(?:e|\\u00[46]5)(?:l|\\u00[46]c)")'
+    rb'[ \t\r\n]{0,64}:[ \t\r\n]{0,64}("(?:[^"\\]|\\.){1,256}")'
+)
+"""A key and its value, wherever they stand."""
+
+_OVERLAP = 2048
+"""Bytes of what came before that are looked at again: a key and its value may come in two pieces."""
+
+_BOUNDARY = re.compile(r"""(?i:;\s*boundary\s*=\s*)(?:"([^"]{1,200})"|([^\s;"]{1,200}))""")
+_PART = re.compile(rb"""(?i:name)\*?[ \t]{0,8}=[ \t]{0,8}(?:(?i:utf-8)'[^'\r\n]{0,8}')?"?model"?(?=[;\s])""")
+_BLANK = re.compile(rb"\r?\n\r?\n")
+_VALUE = re.compile(rb"[^\r\n]{1,256}(?=\r?\n)")
 _USAGE = re.compile(rb'"usage"\s*:\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})')
 
 
-def named(beginning: bytes) -> str:
-    """The model that a request names in its first bytes, JSON or a form; "" where none is seen. For its price alone."""
-    if found := _JSON.search(beginning):
-        value = peek(found[1])
-        return value if isinstance(value, str) and value.isprintable() else ""
-    if found := _FORM.search(beginning):
-        return found[1].decode("utf-8", "replace").strip()
-    return ""
+class Named:
+    """A look at a request on its way: which models it names, for its price.
+
+    A JSON body that is not too large is read, and only its own key counts. Of a larger one, and of what cannot be read,
+    every such key counts, wherever it stands, and of a form every part whose headers name it: whoever names several
+    pays for the dearest, so that none is named to hide another.
+    """
+
+    def __init__(self, content_type: str) -> None:
+        kind = content_type.strip().lower()
+        found = _BOUNDARY.search(content_type) if kind.startswith("multipart/") else None
+        self._mark = b"--" + (found[1] or found[2]).encode("utf-8", "replace") if found else b""
+        self._query = kind.startswith("application/x-www-form-urlencoded")
+        self._kept = bytearray()
+        self._loosely = False
+        self._reads = True
+        self._found: dict[str, None] = {}
+
+    def feed(self, chunk: bytes) -> None:
+        """One piece of it."""
+        if not self._reads:
+            return
+        self._kept += chunk
+        if self._mark:
+            self._parts()
+        elif self._loosely or len(self._kept) > MAX_READ:
+            self._loosely = True
+            for name in _loose(self._kept):
+                self._add(name)
+            del self._kept[:-_OVERLAP]
+        elif not self._query:
+            begun = self._kept[:64].removeprefix(BOM).lstrip()
+            self._reads = not begun or begun.startswith(b"{")  # what is no JSON has no such key
+
+    def models(self) -> tuple[str, ...]:
+        """What it names; nothing comes any more."""
+        if self._mark:
+            self._parts(over=True)
+        elif self._reads:
+            body = bytes(self._kept)
+            for name in _loose(body) if self._loosely else _fields(body) if self._query else _keys(body):
+                self._add(name)
+        self._kept.clear()
+        return () if len(self._found) > MOST else tuple(self._found)
+
+    def _parts(self, *, over: bool = False) -> None:
+        """Look at the headers of the parts that are there, and keep the end, in which one may begin."""
+        kept, mark, at = bytes(self._kept), self._mark, 0
+        while (start := kept.find(mark, at)) >= 0:
+            at = start + len(mark)
+            part = kept[at : at + HEADERS]
+            if not over and len(part) < HEADERS and mark not in part:
+                at = start  # there is more of it to come
+                break
+            blank = _BLANK.search(part)
+            if blank and _PART.search(part, 0, blank.end()) and (value := _VALUE.match(part, blank.end())):
+                self._add(value[0].decode("utf-8", "replace"))
+        else:
+            at = max(at, len(kept) - len(mark))
+        del self._kept[:at]
+
+    def _add(self, name: str) -> None:
+        if (name := name.strip()) and name.isprintable() and len(self._found) <= MOST:
+            self._found[name] = None
+
+
+def _keys(body: bytes) -> Iterator[str]:
+    """The models that the keys of a JSON object name, however often and in whichever letters."""
+    if peek(body.removeprefix(BOM)) is None:
+        yield from _loose(body)
+        return
+    try:
+        text = _splice.mask(body)
+        for key, (start, end) in _splice.pairs(text, _splice.root(text)):
+            value = peek(body[start:end]) if key.lower() == "model" else None
+            if isinstance(value, str):
+                yield value
+    except (ValueError, IndexError):
+        yield from _loose(body)
+
+
+def _loose(body: bytes | bytearray) -> Iterator[str]:
+    for found in _LOOSE.finditer(body):
+        value = peek(bytes(found[1]))
+        if isinstance(value, str):
+            yield value
+
+
+def _fields(body: bytes) -> list[str]:
+    return [text for key, text in parse_qsl(body.decode("utf-8", "replace")) if key.lower() == "model"]
 
 
 def _stated(data: bytes) -> tuple[Usage | None, str]:
@@ -72,12 +172,16 @@ class Seen:
         self.usage: Usage | None = None
         self.model = ""
         self._decoder = Decoder() if "event-stream" in kind else None
-        self.reads = self._decoder is not None or "json" in kind
+        self._told = self._decoder is not None or "json" in kind
+        self.reads = self._told or not kind.startswith(("audio/", "image/", "video/"))
+        self._first = b""
         self._kept = bytearray()
         self._size = 0
 
     def feed(self, chunk: bytes) -> None:
         """One piece of it."""
+        if not self._told:
+            chunk = self._begun(chunk)
         if self._decoder is not None:
             for event in self._decoder.feed(chunk):
                 self._event(event)
@@ -86,6 +190,20 @@ class Seen:
             self._kept += chunk
             if self._size > MAX_READ:
                 del self._kept[:-EDGE]
+
+    def _begun(self, chunk: bytes) -> bytes:
+        """What there is of an answer that has another name, once its beginning says that it is JSON or events."""
+        begun = (self._first + chunk).lstrip() if self.reads else b""
+        self._first = b""
+        if begun.startswith(b"{"):
+            self._told = True
+        elif begun.startswith((b"data:", b"event:", b":")):
+            self._told, self._decoder = True, Decoder()
+        elif b"data:".startswith(begun) or b"event:".startswith(begun):
+            self._first, begun = begun, b""
+        else:
+            self.reads, begun = False, b""
+        return begun
 
     def over(self) -> None:
         """There is no more of it."""

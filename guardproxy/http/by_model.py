@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import aiohttp
 from aiohttp import web
 
-from guardproxy.api.passthrough import model_of, renamed
+from guardproxy.api.passthrough import model_of, one_model, renamed
 from guardproxy.errors import GuardError, UpstreamError
 from guardproxy.http import intake, route as routing
 from guardproxy.http.failover import count
@@ -51,7 +51,8 @@ async def forward(proxy: Proxy, upstreams: Upstreams, ask: Ask, place: Place) ->
     request = ask.request
     try:
         body = await _taken(proxy, request)
-        place.sees(body.plain)
+        one_model(body.plain)
+        place.sees(body.plain, plain=True)
         return await _relay(proxy, upstreams, ask, body, place)
     except GuardError as error:
         place.sent = isinstance(error, UpstreamError) and not error.unsent

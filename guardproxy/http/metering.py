@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from guardproxy.api.passthrough import BEGINNING, Seen, named
+from guardproxy.api.passthrough import Named, Seen
 from guardproxy.core import denial, pricing, tenant_budget
 from guardproxy.core.advice import limits
 from guardproxy.core.budget import Need
@@ -36,12 +36,20 @@ if TYPE_CHECKING:
     from guardproxy.core.policy import Policy
     from guardproxy.core.tenant import Tenant
     from guardproxy.http.app import Proxy
+    from guardproxy.http.prices import Prices
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that only look: lists of models and files. They count in rates, which protect the provider, alone."""
 
 COUNTED = frozenset({"requests", CONCURRENT})
 """Dimensions that can be counted of a request that is not read."""
+
+
+PLAIN = frozenset({"", "identity"})
+"""Content encodings that are none."""
+
+LOOKED_AT = 4 * 1024 * 1024
+"""Bytes to which a request's encoded body is decoded for a look at it."""
 
 
 class Denied(Exception):
@@ -65,13 +73,15 @@ class Place:
     def __init__(self, request: web.BaseRequest, route: str, most: int) -> None:
         self._reads = request.method == "POST" and not route.endswith(CANCEL)
         self._most = most
-        self._beginning = b""
+        self._named = Named(request.headers.get("Content-Type", ""))
+        encoding = request.headers.get("Content-Encoding", "").strip().lower()
+        self._inflater = Inflater(encoding, min(most, LOOKED_AT)) if encoding not in PLAIN else None
         self._seen: Seen | None = None
 
-    def sees(self, chunk: bytes) -> None:
-        """A piece of the request, on its way."""
-        if self._reads and len(self._beginning) < BEGINNING:
-            self._beginning += chunk[:BEGINNING]
+    def sees(self, chunk: bytes, *, plain: bool = False) -> None:
+        """A piece of the request, on its way. `plain`: it is decoded already."""
+        if self._reads:
+            self._named.feed(chunk if plain or self._inflater is None else self._inflater.feed(chunk))
 
     def reads(self, content_type: str, encoding: str, status: int) -> Callable[[bytes], None] | None:
         """What looks at the answer, if it may say what was used."""
@@ -79,20 +89,28 @@ class Place:
         if not (self._reads and seen.reads and status < 400):
             return None
         self._seen, encoding = seen, encoding.strip().lower()
-        if encoding in ("", "identity"):
+        if encoding in PLAIN:
             return seen.feed
         inflater = Inflater(encoding, self._most)
         return lambda chunk: seen.feed(inflater.feed(chunk))
 
-    def used(self) -> Usage | None:
-        """What the answer says was used, once it is over."""
+    def used(self, prices: Prices) -> tuple[Usage, int]:
+        """What the answer says was used, once it is over, and what that cost: by the dearest of the models that were
+        named, the answer's own among them where its price is known. `model` is that one.
+        """
         seen, self._seen = self._seen, None
         if seen is None:
-            return None
+            return NO_USAGE, 0
         seen.over()
-        if seen.usage is not None:
-            self.model = self.model or named(self._beginning) or seen.model
-        return seen.usage
+        if seen.usage is None:
+            return NO_USAGE, 0
+        named = [self.model] if self.model else [*self._named.models()]
+        if seen.model and seen.model not in named and (not named or _known(prices, seen.model)):
+            named.append(seen.model)
+        usage = seen.usage
+        cost, at = max(((_cost(prices, name, usage), -at) for at, name in enumerate(named)), default=(None, 0))
+        self.model = named[-at] if named else ""
+        return usage, _cost(prices, "", usage) if cost is None else cost
 
 
 @asynccontextmanager
@@ -118,20 +136,26 @@ async def held(
     try:
         yield place
     finally:
-        usage = place.used()
-        cost = _cost(proxy, place.model, usage) if usage is not None else 0
+        usage, cost = place.used(proxy.prices)
         if place.sent and request.method not in SAFE:
-            _note(proxy, tenant, Charge(requests=1, usage=usage or NO_USAGE, cost=cost), place.model)
+            _note(proxy, tenant, Charge(requests=1, usage=usage, cost=cost), place.model)
         if token:
-            _settle(proxy, tenant, token, offset_ms, _spent(int(place.sent), usage or NO_USAGE, cost))
+            _settle(proxy, tenant, token, offset_ms, _spent(int(place.sent), usage, cost))
 
 
-def _cost(proxy: Proxy, model: str, usage: Usage) -> int:
+def _cost(prices: Prices, model: str, usage: Usage) -> int:
     """What it cost, by the price of its model; where the policy blocks models without a price, by none."""
     try:
-        return pricing.cost(proxy.prices.rates(model), usage)
+        return pricing.cost(prices.rates(model), usage)
     except BadAsk:
         return 0
+
+
+def _known(prices: Prices, model: str) -> bool:
+    try:
+        return prices.rates(model).known
+    except BadAsk:
+        return False
 
 
 def _spent(requests: int, usage: Usage = NO_USAGE, cost: int = 0) -> dict[str, int]:

@@ -24,7 +24,10 @@ PICTURE += b'","usage":{"input_tokens":4,"output_tokens":50}}\n\n'
 RESPONSE = b'event: response.completed\ndata: {"response":{"usage":{"input_tokens":1,"output_tokens":2}}}\n\n'
 SEEN: dict[str, tuple[bytes, str, Usage | None]] = {
     "json": (SAID, "Application/JSON; charset=utf-8", Usage(3)),
-    "no json": (SAID, "text/plain", None),
+    "json by another name": (b" " + SAID, "text/plain", Usage(3)),
+    "events by another name": (STREAM, "", Usage(4, 50)),
+    "text": (b"a text, " + SAID, "text/plain", None),
+    "sound": (SAID, "audio/mpeg", None),
     "half of it": (SAID[:-1], JSON, None),
     "a list": (b"[]", JSON, None),
     "nothing": (b"", "", None),
@@ -50,26 +53,58 @@ def test_usage_of_an_answer_on_its_way(name: str, pieces: int) -> None:
         assert len(seen._kept) <= passthrough.MAX_READ
     seen.over()
     assert seen.usage == usage
-    assert seen.model == ("m-1" if name == "json" else "")
+    assert seen.model == ("m-1" if name.startswith("json") else "")
 
 
 FORM = b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
-NAMED = {
-    b'{"model":"m"}': "m",
-    b' { "prompt" : "a \\"model\\":\\"x\\"" ,\n "model" : "gpt-image-1" }': "gpt-image-1",
-    b'{"model":7,"x":1}': "",
-    b'{"model":"\\n"}': "",
-    FORM % (b"prompt", b"p") + FORM % (b"model", b"whisper-1") + b"--x--": "whisper-1",
-    FORM.replace(b"\r\n\r\n", b"\r\nContent-Type: text/plain\r\n\r\n") % (b"model", b" w "): "w",
-    FORM % (b"models", b"no"): "",
-    bytes(range(256)) * 10: "",
-    b"": "",
+MULTI, QUERY = "multipart/form-data; boundary=x", "application/x-www-form-urlencoded"
+MODEL = FORM % (b"model", b"m") + b"--x--\r\n"
+FILE = FORM % (b'image"; filename="a', b"\0" * 200_000)
+DECOY = FORM % (b"a", b'name="model"\r\n\r\ncheap')
+HUGE = b'{"a":"' + b"x" * 2 * passthrough.MAX_READ + b'",'
+NAMED: dict[str, tuple[bytes, str, tuple[str, ...]]] = {
+    "json": (b'{"model":"m"}', JSON, ("m",)),
+    "by any name": (b'\xef\xbb\xbf {"model":"m"}', "text/plain", ("m",)),
+    "in a string": (b' { "a" : "a \\"model\\":\\"x\\"" ,\n "model" : "m" }', JSON, ("m",)),
+    "further in": (b'{"metadata":{"model":"cheap"},"model":"m"}', JSON, ("m",)),
+    "twice": (b'{"model":"cheap","\\u006dodel":"m","Model":"n"}', JSON, ("cheap", "m", "n")),
+    "no text": (b'{"model":7,"x":1}', JSON, ()),
+    "not printable": (b'{"model":"\\n"}', JSON, ()),
+    "broken": (b'{"a":{"model":"n"},"model":"m",}', JSON, ("n", "m")),
+    "large": (HUGE + b'"model":"m"}', JSON, ("m",)),
+    "large, hidden": (b'{"b":{"model":"cheap"},' + HUGE[1:] + b'"mo\\u0064el" : "m"}', JSON, ("cheap", "m")),
+    "too many": (b"{" + b",".join(b'"model":"%d"' % one for one in range(20)) + b"}", JSON, ()),
+    "a form": (FORM % (b"prompt", b"p") + MODEL, MULTI, ("m",)),
+    "behind a file": (FILE + MODEL, MULTI.upper().replace("=X", '="x"'), ("m",)),
+    "in what a part holds": (DECOY + MODEL, MULTI, ("m",)),
+    "two parts": (FORM % (b"model", b"cheap") + MODEL, MULTI, ("cheap", "m")),
+    "with a type": (
+        FORM.replace(b"\r\n\r\n", b"\r\nContent-Type: text/plain\r\n\r\n") % (b"model", b" w "),
+        MULTI,
+        ("w",),
+    ),
+    "spelled otherwise": (
+        MODEL.replace(b'name="model"', b"name*=UTF-8''model; a=b").replace(b"\r", b""),
+        MULTI,
+        ("m",),
+    ),
+    "another part": (FORM % (b"models", b"no"), MULTI, ()),
+    "half of one": (FORM[:50], MULTI, ()),
+    "a query": (b"a=model%3Dx&model=m+1&b=c", QUERY, ("m 1",)),
+    "bytes": (bytes(range(256)) * 10, "audio/mpeg", ()),
+    "nothing": (b"", "", ()),
 }
 
 
-@pytest.mark.parametrize("beginning", NAMED, ids=lambda body: repr(body[:20]))
-def test_the_model_of_a_request_is_seen_at_its_beginning(beginning: bytes) -> None:
-    assert passthrough.named(beginning) == NAMED[beginning]
+@pytest.mark.parametrize("name", NAMED)
+def test_the_models_that_a_request_names(name: str) -> None:
+    body, kind, models = NAMED[name]
+    for size in (max(1, len(body)), 7 if len(body) < 1000 else 4099):
+        seen = passthrough.Named(kind)
+        for at in range(0, len(body), size):
+            seen.feed(body[at : at + size])
+        assert len(seen._kept) <= passthrough.MAX_READ
+        assert seen.models() == models
 
 
 def test_it_has_a_prefix_and_no_path() -> None:

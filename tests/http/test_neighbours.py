@@ -358,3 +358,42 @@ async def test_what_passes_passes_and_what_is_known_is_refused(store: Store) -> 
             refused = await post(running, name)
             assert (refused.status, refused.json["error"]["code"]) == (400, "budget_exceeded")
         assert {*(await counters(store)).values()} == {(3 * 1010, 0)}
+
+
+DEAR = {"models": {"cheap": {"input": 1.0, "output": 10.0}, "dear": {"input": 10.0, "output": 100.0}}}
+FORMS = {"Content-Type": "multipart/form-data; boundary=B"}
+PART = b'--B\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+DECOYS: dict[str, tuple[bytes, Mapping[str, str], str]] = {
+    "cheap": (b'{"model":"cheap"}', {}, ""),
+    "further in": (b'{"metadata":{"model":"cheap"},"model":"dear"}', {}, ""),
+    "twice": (b'{"model":"dear","model":"cheap"}', {}, ""),
+    "encoded": (gzip.compress(b'{"model":"dear"}'), {"Content-Encoding": "gzip"}, ""),
+    "in a part": (PART % (b"a", b'name="model"\r\n\r\ncheap') + PART % (b"model", b"dear"), FORMS, ""),
+    "behind a file": (PART % (b"a", b"x" * 100_000) + PART % (b"model", b"dear") + b"--B--", FORMS, ""),
+    "the answer's own": (b'{"model":"cheap"}', {}, "dear"),
+    "an answer's of no price": (b'{"model":"dear"}', {}, "dear-2026"),
+}
+
+
+async def test_no_decoy_makes_it_cheaper(store: Store) -> None:
+    """The dearest of the models that are named is paid for, wherever they stand, and whatever the answer is called."""
+    more: Json = {"prices": {**DEAR, "default": {"input": 1000.0, "output": 1000.0}}, "policy": {"unmetered": "pass"}}
+    async with live(store, budgets=[budget("org", "cost_usd", 100)], **more) as running:
+        paid = 0
+        for name, (body, headers, own) in DECOYS.items():
+            raw = json.dumps({"usage": USED, **({"model": own} if own else {})}).encode()
+            running.provider.script = lambda _got, raw=raw: Said(raw=raw, content_type="text/plain")
+            answer = await running.post(body, headers, path="/v1/images/edits")
+            assert (answer.status, answer.body) == (200, raw)
+            await running.proxy.quiet()
+            (spent,) = {*(await counters(store)).values()}
+            assert (name, spent[0] - paid) == (name, 1010 if name == "cheap" else 10_100)
+            paid = spent[0]
+
+
+async def test_a_model_given_twice_is_refused_where_it_says_which_upstream(store: Store) -> None:
+    upstreams = [{"name": "o", "url": "http://127.0.0.1:9/v1", "models": ["no"]}]
+    async with live(store, upstreams=upstreams) as running:
+        refused = await running.post(b'{"model":"a","model":"b"}', path="/v1/rerank")
+        assert (refused.status, refused.json["error"]["param"]) == (400, "model")
+        assert not running.provider.got
