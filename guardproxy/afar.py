@@ -89,10 +89,14 @@ def _list(admin: Admin, given: argparse.Namespace, kind: str) -> None:
     most = getattr(given, "limit", 10**6)
     if most < 1:
         raise BadAsk("must be a number above 0", param="limit")
-    pages = asking.pages(admin, f"/{kind}", {"org": given.org, "state": given.state})
+    agent = getattr(given, "agent", "")
+    pages = asking.pages(
+        admin, f"/{kind}", {"org": given.org, "state": given.state, **({"agent": agent} if agent else {})}
+    )
     found = [one for one, _ in zip(pages, range(most), strict=False)]
     heads, row = HEADS[kind]
-    none = f"no {kind[:-1]} is {given.state or 'there'} in org {given.org}"
+    of = f" of agent {terminal.visible(agent)}" if agent else ""
+    none = f"no {kind[:-1]}{of} is {given.state or 'there'} in org {given.org}"
     _print(given, found, lambda: terminal.show(heads, map(row, found), none))
 
 

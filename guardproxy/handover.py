@@ -79,6 +79,7 @@ def _add_sessions(group: Any, command: Callable[..., Any]) -> None:
     listing = command(group, "list", _list_sessions, "list the runs of the last day", "")
     listing.set_defaults(needs="viewer")
     listing.add_argument("--state", default="", help="only these: active, paused, need_human, waiting, closed")
+    listing.add_argument("--agent", default="", metavar="NAME", help="only this agent's, named as in metrics and log")
     listing.add_argument("--limit", type=int, default=50, metavar="N", help="the newest N (default 50)")
     command(group, "show", _show_session, "show a run, and who changed it, when and why", "SESSION").set_defaults(
         needs="viewer"
@@ -227,8 +228,10 @@ def _list_sessions(config: Config, given: argparse.Namespace) -> None:
 
     if given.limit < 1:
         raise BadAsk("must be a number above 0", param="limit")
-    found, said = _with_runs(config, given.org, lambda runs: in_words.listing(runs, given.state, given.limit))
-    none = f"no run of the last day{f' is {given.state}' if given.state else ''}"
+    state, agent = given.state, given.agent
+    found, said = _with_runs(config, given.org, lambda runs: in_words.listing(runs, state, given.limit, agent))
+    of = f" of agent {terminal.visible(agent)}" if agent else ""
+    none = f"no run of the last day{of}{f' is {state}' if state else ''}"
     terminal.show(in_words.HEADS, (in_words.row(run) for run in found), reach.nothing(none, config, given.org))
     for line in said:
         print(line)

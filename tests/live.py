@@ -17,9 +17,9 @@ import aiohttp
 from aiohttp import web
 
 from guardproxy.config import Config, build
+from guardproxy.http._turn_store import TurnStore
 from guardproxy.http.app import Proxy
 from guardproxy.http.assembly import assemble
-from guardproxy.http.books import TurnStore
 from guardproxy.secrets import derive
 from guardproxy.telemetry import Telemetry
 from tests.surfaces import chat

@@ -72,6 +72,11 @@ async def test_sessions(run: Run, api: Api) -> None:
     assert (code, err) == (0, "")
     assert out.splitlines()[0].split()[:3] == ["session", "state", "outcome"]
     assert out.splitlines()[1].split()[:2] == ["run-1", "active"]
+    assert "no session of agent orders is there" in (await run("sessions", "list", "--agent", "orders", *org))[1]
+    assert (
+        "no run of the last day of agent orders in"
+        in (await run("sessions", "list", "--agent", "orders", *org, afar=False))[1]
+    )
     assert "no session is paused in org acme" in (await run("sessions", "list", "--state", "paused", *org))[1]
     assert await run("sessions", "pause", "run-1", "--why", "a look", "--by", "anna", *org) == (
         0,

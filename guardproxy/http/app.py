@@ -21,8 +21,8 @@ from guardproxy.core.memo import Memo
 from guardproxy.core.tenant import DEFAULT_ORG, NOBODY
 from guardproxy.core.view import Identity
 from guardproxy.errors import BadAsk, GuardError, Overloaded
-from guardproxy.http import intake, passing, route as routing, timing, unread, watching
-from guardproxy.http.books import Books, TurnStore
+from guardproxy.http import _turn_store, intake, passing, route as routing, timing, unread, watching
+from guardproxy.http.books import Books
 from guardproxy.http.chosen import Policies
 from guardproxy.http.heading import plain_error as _error
 from guardproxy.http.ledger import Ledger
@@ -77,7 +77,7 @@ class Proxy:
         policies: Policies,
         upstream: Upstream,
         upstreams: Upstreams | None = None,
-        store: TurnStore,
+        store: _turn_store.TurnStore,
         telemetry: Telemetry,
         printer: Fingerprinter,
         prices: Prices,

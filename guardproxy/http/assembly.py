@@ -13,8 +13,8 @@ from guardproxy._upstreams import RESERVED
 from guardproxy.api.chat import OFF, Options
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.http import preparing, shaping
+from guardproxy.http._turn_store import TurnStore
 from guardproxy.http.app import Bounds, Proxy
-from guardproxy.http.books import TurnStore
 from guardproxy.http.chosen import Chosen, Match, Policies
 from guardproxy.http.prices import Prices
 from guardproxy.http.room import Budgets

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from guardproxy.core.memory import LocalMemory
 from guardproxy.core.model import Line
@@ -20,18 +20,15 @@ from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import StoreError
 from guardproxy.http.remembering import Remembered
 from guardproxy.http.scoped_exemptions import ScopedExemptions
-from guardproxy.store.labels import Labels
 
 if TYPE_CHECKING:
     from guardproxy.core.windows import Budget
+    from guardproxy.http._turn_store import TurnStore
     from guardproxy.store.approvals import Approvals
-    from guardproxy.store.chains import Chains
     from guardproxy.store.checkpoints import Checkpoints
-    from guardproxy.store.meter import Meter
     from guardproxy.store.registry import Registry
     from guardproxy.store.runs import Runs
     from guardproxy.store.stays import Stays
-    from guardproxy.store.usages import Usages
 
 NOTED = 5_000
 """Rows of usage that wait for `pay` at most: names come from clients."""
@@ -39,6 +36,8 @@ NOTED = 5_000
 OWED = 10_000
 """Turns remembered for the store while it is away; the oldest fall out first."""
 
+LATE_MS = 60_000
+"""Lease of what is over already."""
 
 CLOSED = {
     "closed": "the proxy's store does not answer, and nothing goes out uncounted (store.on_failure: closed)",
@@ -46,35 +45,6 @@ CLOSED = {
     "sent meanwhile, so that none of them is passed (store.on_failure: by_budget)",
 }
 """What a client is told without the store, by policy; it may try again at once."""
-
-
-class TurnStore(Protocol):
-    """What is needed of the store here: `guardproxy.store.redis.Store` has it."""
-
-    @property
-    def stays(self) -> Stays: ...
-    @property
-    def labels(self) -> Labels: ...
-    async def begin(self, opening: Opening) -> View: ...
-    async def settle(self, closing: Closing) -> None: ...
-    async def renew(self, org: str, token: str, lease_ms: int) -> None: ...
-    async def extend(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> bool: ...
-    async def stretch(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> int: ...
-    async def claim(self, org: str, name: str, ttl_ms: int) -> bool: ...
-    @property
-    def meter(self) -> Meter: ...
-    @property
-    def usages(self) -> Usages: ...
-    @property
-    def approvals(self) -> Approvals: ...
-    @property
-    def runs(self) -> Runs: ...
-    @property
-    def checkpoints(self) -> Checkpoints: ...
-    @property
-    def chains(self) -> Chains: ...
-    @property
-    def registry(self) -> Registry: ...
 
 
 class Books:
@@ -88,7 +58,8 @@ class Books:
         self._now_ms = now_ms
         self._local = LocalMemory(degraded=True)
         self._openings: dict[str, Opening] = {}
-        self._owed: deque[tuple[Opening | None, Closing]] = deque(maxlen=OWED)
+        self._unread: dict[str, tuple[Line, ...]] = {}  # what requests hold nowhere that nobody reads
+        self._owed: deque[tuple[Opening | tuple[Line, ...] | None, Closing]] = deque(maxlen=OWED)
         self._charges: dict[tuple[str, str], list[int]] = {}  # by org and payer
         self.live: dict[str, str] = {}  # tokens of calls that are running, and their orgs
         self.settling = 0  # closings on their way
@@ -115,6 +86,9 @@ class Books:
         if opening is not None:
             self._local.settle(closing, self._now_ms() + closing.offset_ms)
             self._owed.append((opening, closing))
+            return
+        if (lines := self._unread.pop(closing.token, None)) is not None:
+            self._owed.append((lines, closing))
             return
         try:
             await self._store.settle(closing)
@@ -159,12 +133,25 @@ class Books:
         if ledger and opening.token not in self._openings:
             await self._store.runs.note(opening.org, session, thread, ledger)
 
-    async def meter(self, org: str, token: str, lines: Sequence[Line], lease_ms: int, offset_ms: int) -> View | None:
-        """Hold what a request that is not read needs. None: the store is away, and the policy lets it through."""
+    async def meter(
+        self,
+        org: str,
+        token: str,
+        lines: Sequence[Line],
+        lease_ms: int,
+        offset_ms: int,
+        *,
+        under: Sequence[Line] | None = None,
+    ) -> View | None:
+        """Hold what a request that is not read needs. None: the store is away, and the policy lets it through.
+
+        `under`: the same lines with the limits that are not held to here.
+        """
         try:
             view = await self._store.meter.hold(org, token, lines, lease_ms, offset_ms)
         except StoreError as error:
-            self._refuse(lines, error, org, token)
+            self._refuse(under or lines, error, org, token)
+            self._unread[token] = tuple(lines)
             return None
         if view.admitted:
             self.live[token] = org
@@ -256,7 +243,9 @@ class Books:
         while self._owed:
             opening, closing = self._owed[0]
             try:
-                if opening is not None:
+                if isinstance(opening, tuple):
+                    closing = await self._hold_late(opening, closing)
+                elif opening is not None:
                     closing = await self._begin_late(opening, closing)
                 else:  # a connection that was given up may yet bring what was said over it, also after this
                     await self._store.meter.forestall(closing.org, closing.token)
@@ -277,9 +266,21 @@ class Books:
 
     async def _begin_late(self, opening: Opening, closing: Closing) -> Closing:
         """Count a turn that local memory admitted: without limits, since it has happened."""
-        free = tuple(line._replace(limit=-1, hold=0) for line in opening.lines)
+        free = _free(opening.lines)
         view = await self._store.begin(replace(opening, lines=free))
         if view.short:  # it was heard before after all, and refused
             opening = replace(opening, token=f"{opening.token}-late")
             view = await self._store.begin(replace(opening, lines=free))
         return replace(closing, token=opening.token, session=view.session, thread=view.thread)
+
+    async def _hold_late(self, lines: Iterable[Line], closing: Closing) -> Closing:
+        """The same of a request that nobody read."""
+        for token in (closing.token, f"{closing.token}-late"):
+            view = await self._store.meter.hold(closing.org, token, _free(lines), LATE_MS, closing.offset_ms)
+            if view.admitted:
+                break
+        return replace(closing, token=token)
+
+
+def _free(lines: Iterable[Line]) -> tuple[Line, ...]:
+    return tuple([line._replace(limit=-1, hold=0) for line in lines])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from guardproxy.core import session
@@ -57,7 +58,8 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         delivered,
         links,
     )
-    told.record, told.usage, told.offset_ms, told.count = record_of(report), usage, turn.offset_ms, turn.ask.count
+    told.usage, told.offset_ms, told.count = usage, turn.offset_ms, turn.ask.count
+    told.record = record_of(report, partial(proxy.sealer.seal_told, view.session) if report.advice else None)
     told.charge = charging.charge(turn, report).numbers()
     told.status, told.waits_for, told.ledger = status_after(turn), done.waits_for, ledger_of(turn, view)
     if done.too_long or done.hosted:

@@ -10,12 +10,12 @@ from guardproxy.core import commands
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.scoped_exemption import moment
 from guardproxy.http.sealed import Sealer
-from guardproxy.http.sessions import Run, Runs, as_json
+from guardproxy.http.sessions import DIGITS, Run, Runs, as_json
 from guardproxy.http.terminal import visible
 from guardproxy.store.redis import Store
 
-AGENT = 8
-"""Digits of an agent's digest that are shown: enough to tell one's agents apart."""
+AGENT = 32
+"""Characters of an agent's name that a row shows."""
 
 BY = 24
 """Characters of who holds a run that are shown in a row."""
@@ -44,7 +44,7 @@ def row(run: Run) -> tuple[str, ...]:
 def cells(found: Mapping[str, Any]) -> tuple[str, ...]:
     """The row of a run as the admin API tells it: the table is the same wherever it is asked for."""
     told = (found["outcome"] or "–", str(found["turns"]), cost(found["used"]))
-    agent, rule = (found["agent"] or "–")[:AGENT], found["last_rule"] or "–"
+    agent, rule = _agent(found), found["last_rule"] or "–"
     return (visible(found["session"]), _short(found), *told, agent, rule, moment(found["at_ms"]))
 
 
@@ -59,6 +59,12 @@ def _short(found: Mapping[str, Any]) -> str:
     if found["state"] == "active" and found["outcome"] == "denied":
         return "active, stopped by a limit"
     return f"{found['state']} by {visible(found['by'], BY)}" if found["by"] else str(found["state"])
+
+
+def _agent(found: Mapping[str, Any]) -> str:
+    """Its name, or the beginning of its digest where it has none."""
+    digest = found["agent"] == found.get("agent_digest", found["agent"])  # an older proxy says only that
+    return visible((found["agent"] or "–")[: DIGITS if digest else None], AGENT)
 
 
 def _state(run: Run) -> str:
@@ -83,7 +89,7 @@ def paragraphs(run: Run, where: str = "") -> list[str]:
         "used": ", ".join(
             f"{x.setting} {x.show(used)}" for x in DIMENSIONS.values() if (used := known.used.get(x.name))
         ),
-        "agent": run.agent or "–",
+        "agent": " ".join(filter(None, (visible(run.agent), run.digest))) or "–",
         "last rule": rule,
         "threads": f"{len(known.threads)}: {', '.join(visible(one, 40) for one in known.threads[:5])}",
     }
@@ -99,9 +105,9 @@ def paragraphs(run: Run, where: str = "") -> list[str]:
     return lines
 
 
-async def listing(runs: Runs, state: str, limit: int) -> tuple[list[Run], list[str]]:
+async def listing(runs: Runs, state: str, limit: int, agent: str = "") -> tuple[list[Run], list[str]]:
     """Runs, as `Runs.listed`, and what is to be said below them."""
-    return await runs.listed(state, limit), [PANIC] if await runs.panic() else []
+    return await runs.listed(state, limit, agent=agent), [PANIC] if await runs.panic() else []
 
 
 async def standing(store: Store, org: str, session: str, where: str = "") -> list[str]:

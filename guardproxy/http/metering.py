@@ -170,7 +170,7 @@ def _note(proxy: Proxy, tenant: Tenant, charge: Charge, model: str = "") -> None
 
 
 async def _admitted(proxy: Proxy, tenant: Tenant, policy: Policy, due: Sequence[Due], offset_ms: int) -> str:
-    """The token of the hold; "" where nothing is counted, since the store is away."""
+    """The token of the hold, or of what is told to the store once it is back."""
     made = tenant_budget.lines(due, Need(0, 0, 0), enforce=proxy.policies.budgets_hold)
     lines = [
         one if one.dimension in COUNTED else one._replace(limit=-1) for one in made
@@ -178,10 +178,8 @@ async def _admitted(proxy: Proxy, tenant: Tenant, policy: Policy, due: Sequence[
     until, poll_ms = time.monotonic() + room.WAIT_S, room.POLL_MS
     while True:
         token = proxy.token()
-        view = await _hold(proxy, tenant, token, lines, offset_ms)
-        if view is None:
-            return ""
-        if view.admitted:
+        view = await _hold(proxy, tenant, token, lines, made, offset_ms)
+        if view is None or view.admitted:
             return token
         wait_s = tenant_budget.wait_ms(view, poll_ms) / 1000
         if any(tenant_budget.is_hard(line) for line in view.short) or time.monotonic() + wait_s > until:
@@ -191,10 +189,12 @@ async def _admitted(proxy: Proxy, tenant: Tenant, policy: Policy, due: Sequence[
         poll_ms = min(room.SLOWEST_MS, 2 * poll_ms)
 
 
-async def _hold(proxy: Proxy, tenant: Tenant, token: str, lines: Sequence[Line], offset_ms: int) -> View | None:
+async def _hold(
+    proxy: Proxy, tenant: Tenant, token: str, lines: Sequence[Line], under: Sequence[Line], offset_ms: int
+) -> View | None:
     """One trip. A client that leaves meanwhile must not leave a hold behind."""
     try:
-        return await proxy.books.meter(tenant.org, token, lines, proxy.lease_ms, offset_ms)
+        return await proxy.books.meter(tenant.org, token, lines, proxy.lease_ms, offset_ms, under=under)
     except asyncio.CancelledError:
         _settle(proxy, tenant, token, offset_ms, _spent(0))
         raise

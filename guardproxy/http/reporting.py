@@ -67,7 +67,7 @@ def _more(report: TurnReport, turn: Turn, view: View) -> None:
     """What most turns have nothing of."""
     ask, done, decision = turn.ask, turn.outcome, turn.decision
     report.edits = heading.names(turn.edits) if turn.edits else ()
-    report.advice = _advice(turn) if turn.new_advice else ""
+    report.advice = _advice(turn) if turn.new_advice or done.objected else ""
     report.outcome = _outcome(turn, view)
     report.prompt = scoped_exemption.agent_of(ask, turn.proxy.printer) if decision.rule else ""
     report.objected = _objected(turn) if done.objected else ()
@@ -111,6 +111,7 @@ def _attempts(turn: Turn, last: Usage, ended_ns: int) -> tuple[Attempt, ...]:
             finish_reason=one.finish_reason,
             reason=one.reason,
             server=_server(one.upstream),
+            kept_back=True,
         )
         for one in done.earlier
     )
@@ -156,7 +157,14 @@ def _attempt(turn: Turn, usage: Usage, ended_ns: int) -> Attempt:
         done.finish_reason,
         done.reason,
         server=_server(done.upstream) if done.upstream else None,
+        kept_back=bool(calls) and _kept_back(turn),
     )
+
+
+def _kept_back(turn: Turn) -> bool:
+    """Whether the calls of the last answer were taken out, or our words stand in its place."""
+    done, look = turn.outcome, turn.look
+    return bool(done.dropped) or done.answer == "own" or (look is not None and look.drop is not None)
 
 
 def _server(upstream: Upstream | None) -> Server | None:
@@ -165,7 +173,10 @@ def _server(upstream: Upstream | None) -> Server | None:
 
 
 def _advice(turn: Turn) -> str:
-    return "\n\n".join(edit.text for edit in turn.new_advice if isinstance(edit, AppendText))
+    """What the model was told: with the request, and in the place of results of calls that nobody carried out."""
+    said = [edit.text for edit in turn.new_advice if isinstance(edit, AppendText)]
+    said += [one.text for one, _, _ in turn.outcome.objected if one.mode == "enforce" and one.text]
+    return "\n\n".join(dict.fromkeys(text.strip() for text in said))
 
 
 def _new_facts(turn: Turn, view: View) -> tuple[bytes, ...]:

@@ -6,6 +6,7 @@ associated data: what was sealed for one approval opens for no other, and the ed
 
 from __future__ import annotations
 
+import base64
 import os
 from dataclasses import dataclass
 
@@ -16,9 +17,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 NONCE = 12
 """Bytes, as AES-GCM wants them (NIST SP 800-38D)."""
 
-ASKED, EDITED, CHECKPOINT, ANSWER = "approval", "edited", "checkpoint", "answer"
+ASKED, EDITED, CHECKPOINT, ANSWER, TOLD = "approval", "edited", "checkpoint", "answer", "told"
 """Kinds: what is to be approved (its id), what a person made of it (the same id), a conversation (its session), an
-answer that was not accepted (its session).
+answer that was not accepted (its session), what the model was told in a turn (its session).
 """
 
 
@@ -59,6 +60,17 @@ class Sealer:
             return self._cipher.decrypt(sealed[:NONCE], sealed[NONCE:], _belongs(kind, name))
         except (InvalidTag, ValueError):  # ValueError: too short to have a nonce
             return None
+
+    def seal_told(self, session: str, text: str) -> str:
+        """What the model was told, for the record of a turn."""
+        return base64.b64encode(self.seal(TOLD, session, text.encode("utf-8", "replace"))).decode()
+
+    def open_told(self, session: str, sealed: str) -> str:
+        """What `seal_told` sealed; "" where it cannot be opened."""
+        try:
+            return (self.open(TOLD, session, base64.b64decode(sealed)) or b"").decode()
+        except ValueError:  # no base64, no UTF-8
+            return ""
 
     def seal_held(self, approval: str, held: Held, kind: str = ASKED) -> bytes:
         """An approval's content. Bytes of `message` that are no UTF-8 are replaced."""

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import orjson
 
@@ -37,6 +38,10 @@ VERBS = {
 
 LISTED = 1000
 """Runs that are looked at for a list: 40 ms for the store and for who asks."""
+
+
+DIGITS = 8
+"""Digits of an agent's digest that are shown: enough to tell one's agents apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,11 @@ class Run:
 
     @property
     def agent(self) -> str:
+        """The name that metrics, log and spans have for its agent: what it says of itself, or the client it is."""
+        return next((one["of"]["agent"] for one in reversed(self.records) if "of" in one), "")
+
+    @property
+    def digest(self) -> str:
         """The agent's digest, where a rule spoke."""
         return next((prompt for one in reversed(self.records) if (prompt := one.get("prompt", ""))), "")
 
@@ -98,13 +108,24 @@ class Runs:
         self._sealer = sealer
         self._org = org
 
-    async def listed(self, state: str = "", limit: int = 50, skip: int = 0) -> list[Run]:
-        """Runs of the last day in a state ("" = any), and those that wait for people; the newest first."""
+    async def listed(self, state: str = "", limit: int = 50, skip: int = 0, agent: str = "") -> list[Run]:
+        """Runs of the last day in a state ("" = any), and those that wait for people; the newest first. `agent`: of
+        this one alone, by its name or by its digest, from eight digits on.
+        """
         if state and state not in STATES:
             raise BadAsk(f"must be one of {', '.join(STATES)}", param="state")
         known = await self._store.list_sessions(self._org, LISTED)
         wanted = sorted((one for one in known if state in ("", one.state)), key=lambda one: (-one.at_ms, one.session))
-        return [await self.of(one) for one in wanted[skip : skip + limit]]
+        if not agent:
+            return [await self.of(one) for one in wanted[skip : skip + limit]]
+        found: list[Run] = []
+        for one in wanted:
+            if len(found) == skip + limit:
+                break
+            run = await self.of(one)
+            if agent == run.agent or (len(agent) >= DIGITS and run.digest.startswith(agent)):
+                found.append(run)
+        return found[skip:]
 
     async def panic(self) -> bool:
         """Whether every intervention is switched off."""
@@ -117,7 +138,7 @@ class Runs:
         if known is None:
             raise await reach.unknown(self._store, self._org, session)
         run, history, answer = await asyncio.gather(
-            self.of(known),
+            self.of(known, told=True),
             self._store.runs.history(self._org, session),
             unaccepted.kept(self._store.checkpoints, self._sealer, self._org, session),
         )
@@ -167,9 +188,10 @@ class Runs:
         """Write into the audit what was done to one of them."""
         await self._store.audit.note(replace(entry, org=self._org, why=why))
 
-    async def of(self, known: Known) -> Run:
-        """The run of a session, without its history."""
-        records = _records(await self._store.records(self._org, known.session))
+    async def of(self, known: Known, *, told: bool = False) -> Run:
+        """The run of a session, without its history. `told`: with what the model was told, where it can be opened."""
+        opened = partial(self._sealer.open_told, known.session) if told else None
+        records = _records(await self._store.records(self._org, known.session), opened)
         changes = await self._store.runs.history(self._org, known.session) if _refused(records) else ()
         return Run(known, records, opened_ms=max((one.at_ms for one in changes if _opens(one.what)), default=0))
 
@@ -179,12 +201,12 @@ def _text(session: str) -> str:
     return session.encode("utf-8", "replace").decode()
 
 
-def _records(raw: Sequence[bytes]) -> list[TurnRecord]:
+def _records(raw: Sequence[bytes], opened: Callable[[str], str] | None = None) -> list[TurnRecord]:
     """The records that can be read; those of another version are left out."""
     found = []
     for one in raw:
         with contextlib.suppress(ValueError):
-            found.append(read_record(one))
+            found.append(read_record(one, opened))
     return found
 
 
@@ -209,7 +231,8 @@ def as_json(run: Run) -> dict[str, object]:
         "outcome": run.outcome or None,
         "turns": known.turn,
         "used": used(run),
-        "agent": run.agent or None,
+        "agent": run.agent or run.digest or None,
+        "agent_digest": run.digest or None,
         "last_rule": run.rule or None,
         "threads": list(known.threads),
         "started_ms": known.started_ms,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -36,12 +37,9 @@ def show(config: Config, org: str, session: str, where: str = "") -> None:
     reads = entitled.typist(config, "viewer", org).role != "viewer"
 
     async def work(store: Store) -> tuple[list[TurnRecord], list[tuple[int, str]], list[str]]:
-        records = await read(store, org, session)
-        for one in records if not reads else ():
-            one.pop("advice", None)  # content, where it is kept
-        people = await _people(
-            store, org, session, _sealer(config) if reads else None
-        )  # there is a store, and so a secret
+        sealer = _sealer(config) if reads else None  # there is a store, and so a secret
+        records = await read(store, org, session, sealer)
+        people = await _people(store, org, session, sealer)
         return records, people, await standing(store, org, session, where)
 
     records, people, stands = reach.ask(config, work)
@@ -68,13 +66,16 @@ def table(
         console.print(line, soft_wrap=True)
 
 
-async def read(store: Store, org: str, session: str) -> list[TurnRecord]:
-    """The turns of a session. Raises GuardError when there is none, naming some that there are."""
+async def read(store: Store, org: str, session: str, sealer: Sealer | None = None) -> list[TurnRecord]:
+    """The turns of a session; with `sealer`, what the model was told in them. Raises GuardError when there is none,
+    naming some that there are.
+    """
     session = session.encode("utf-8", "replace").decode()  # a terminal may pass bytes that are no text
     raw = await store.records(org, session)
     if not raw:
         raise await reach.unknown(store, org, session)
-    return [read_record(one) for one in raw]
+    opened = partial(sealer.open_told, session) if sealer is not None else None
+    return [read_record(one, opened) for one in raw]
 
 
 def _sealer(config: Config) -> Sealer | None:

@@ -31,9 +31,13 @@ class ObjectedRecord(TypedDict):
 
 
 class Events(TypedDict, total=False):
-    """What a turn has to tell; what it has not is left out. `approval` is [id, state], `asked` reasons of attempts."""
+    """What a turn has to tell; what it has not is left out. `approval` is [id, state], `asked` reasons of attempts.
+
+    `dropped`: calls that were taken out of the answer with its whole kind, as tool and fingerprint: nobody got them.
+    """
 
     objected: list[ObjectedRecord]
+    dropped: list[tuple[str, str]]
     asked: list[str]
     verification: str
     failed_checks: list[str]
@@ -51,6 +55,8 @@ def events_of(report: TurnReport) -> Events:
         return found
     if report.objected:
         found["objected"] = [_objected(report, one) for one in report.objected[:MOST_OBJECTED]]
+    if dropped := report.dropped:
+        found["dropped"] = [(tool[:_NAME], call[:BYTES].hex()) for tool, _, call in dropped[:MOST_OBJECTED]]
     if report.asked:
         found["asked"] = list(report.asked)
     if report.verification:
@@ -81,6 +87,8 @@ def read_events(data: Mapping[str, Any]) -> Events:
             found[key] = str(data[key])  # type: ignore[literal-required]
     if data.get("missing"):
         found["missing"] = True
+    if "dropped" in data:
+        found["dropped"] = [(str(tool), str(call)) for tool, call in data["dropped"]]
     if "objected" in data:
         found["objected"] = [_read_objected(one) for one in data["objected"]]
     return found

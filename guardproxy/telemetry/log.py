@@ -117,7 +117,7 @@ def fields_of(report: TurnReport) -> dict[str, object]:
     if report.attempts:
         usage = report.usage
         fields |= {"in": usage.input, "out": usage.output, "microusd": report.cost_microusd or 0}
-        if calls := report.attempts[-1].calls:
+        if calls := report.given:
             fields["calls"] = [(tool[:SHOWN], fp[:BYTES].hex()) for tool, _, fp in calls]
     if report.agent:
         fields["agent"] = report.agent

@@ -27,7 +27,8 @@ _STYLE = {
     "deny": "bold red",
     "pause": "cyan",
 }
-_HELD = {"refuse": "not executed", "repair": "sent back", "pause": "held"}
+_DROPPED = "not executed"
+_HELD = {"refuse": _DROPPED, "repair": "sent back", "pause": "held"}
 """What became of a call that the agent did not get."""
 _MARKS = {"f": "error", "v": "empty", "p": "pending", "u": "no answer"}
 _COLUMNS = ("loop", "tool", "arguments", "result", "latency", "tokens", "action")
@@ -113,7 +114,7 @@ def loop_table(
 
 
 def reasons(records: Sequence[TurnRecord], people: Sequence[tuple[int, str]] = ()) -> list[str]:
-    """Why something was done, a line a turn; below it the advice that was given, where it is known; between them what
+    """Why something was done, a line a turn; below it what the model was told, where it is known; between them what
     people decided, in the order of time.
 
     What was only noted is told where it begins: a rule that is observed speaks on every turn.
@@ -126,6 +127,8 @@ def reasons(records: Sequence[TurnRecord], people: Sequence[tuple[int, str]] = (
         told = (record["thread"], record["rule"], only)
         if record.get("reason") and (record["action"] in ACTED or (only and told != noted)):
             lines.append(f"turn {record['turn']}: {_done(record)}: {' '.join(record['reason'].split())}")
+        elif record.get("advice"):
+            lines.append(f"turn {record['turn']}: {', '.join(dict.fromkeys(acts(record))) or 'told'}")
         lines += [f"    {line}" for line in record.get("advice", "").strip().splitlines()]
         noted = told if record["rule"] else noted
     return [*lines, *(said for _, said in decided)]
@@ -136,15 +139,22 @@ def _events(record: TurnRecord) -> Events:
 
 
 def _proposed(record: TurnRecord) -> list[tuple[CallRecord, ObjectedRecord | None]]:
-    """The calls of a turn, with what was done to each: those of earlier attempts first, then those of the last."""
+    """The calls of a turn, with what was done to each: those that the agent did not get first, then those it got."""
     left = list(_events(record).get("objected", ()))
     last: list[tuple[CallRecord, ObjectedRecord | None]] = []
     for call in record["calls"]:
-        found = next((one for one in left if "attempt" not in one and one.get("call", "") == call.get("call")), None)
+        found = next((one for one in left if _noted(one) and one.get("call", "") == call.get("call")), None)
         if found is not None:
             left.remove(found)
         last.append((call, found))
-    return [*((CallRecord(tool=one["tool"], call=one.get("call", "")), one) for one in left), *last]
+    dropped = [CallRecord(tool=tool, call=call, result=_DROPPED) for tool, call in _events(record).get("dropped", ())]
+    held = ((CallRecord(tool=one["tool"], call=one.get("call", "")), one) for one in left)
+    return [*held, *((call, None) for call in dropped), *last]
+
+
+def _noted(one: ObjectedRecord) -> bool:
+    """Whether the agent got the call all the same."""
+    return one["mode"] != "enforce" and "attempt" not in one
 
 
 def _row(record: TurnRecord, call: CallRecord, objected: ObjectedRecord | None, result: str, *, first: bool) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NotRequired, TypedDict
 
 import orjson
@@ -12,7 +13,7 @@ from guardproxy.telemetry.report import ACTED, TurnReport
 
 _FORMAT = 1
 _REASON = 200  # characters of a reason that are kept: one sentence
-_ADVICE = 2000  # characters of an advice, where content is kept
+_ADVICE = 2000  # characters of what was said to the model that are kept
 _NAMED = 100  # whose it is stands in every hundredth record: of the 256 that are kept, one has it
 _CALL = Kind.CALL  # by name it costs a third of a microsecond
 _MARKS = {"f": int(Flag.FAILED), "v": int(Flag.VOID), "p": int(Flag.PENDING), "u": int(Flag.UNANSWERED)}
@@ -20,7 +21,7 @@ _MARKED = sum(_MARKS.values())
 
 
 class CallRecord(TypedDict, total=False):
-    """A call the model made. `call`: fingerprint. `arguments`, `result`: previews, only where content may be shown."""
+    """A call that the agent got. `call`: fingerprint. `arguments`, `result`: previews, where content may be shown."""
 
     tool: str
     call: str
@@ -55,7 +56,7 @@ class TurnRecord(TypedDict):
 
     `spared`: the exemptions that held rules back, as `exemption (rule xN)`.
     `prompt`: the agent's digest, where a rule spoke. `exempted`: labels that held something back, with commas between.
-    `reason`: why the decision was made. `advice`: the text given, only where content is kept. `events`: the rest.
+    `reason`: why the decision was made. `advice`: what the model was told, "" where it is not opened. `events`: rest.
     """
 
     turn: int
@@ -82,10 +83,12 @@ class TurnRecord(TypedDict):
     of: NotRequired[OfRecord]
 
 
-def record_of(report: TurnReport, *, content: bool = False) -> bytes:
-    """A turn's record; what most turns do not have is left out where it is empty. `content`: with the advice given."""
+def record_of(report: TurnReport, seal: Callable[[str], str] | None = None) -> bytes:
+    """A turn's record; what most turns do not have is left out where it is empty. `seal`: what the model was told is
+    kept with it, as this makes it.
+    """
     decision, usage, steps = report.decision, report.usage, report.steps
-    calls = report.attempts[-1].calls if report.attempts else ()
+    calls = report.given
     compact: dict[str, Any] = {
         "v": _FORMAT,
         "n": report.turn or report.view.turn,
@@ -113,8 +116,8 @@ def record_of(report: TurnReport, *, content: bool = False) -> bytes:
         compact["x"] = ",".join(decision.exempted)
     if report.outcome:
         compact["out"] = report.outcome
-    if content and report.advice:
-        compact["ad"] = report.advice[:_ADVICE]
+    if seal is not None and report.advice:
+        compact["ad"] = seal(report.advice[:_ADVICE])
     if report.eventful:
         compact["e"] = events_of(report)
     try:
@@ -123,14 +126,14 @@ def record_of(report: TurnReport, *, content: bool = False) -> bytes:
         return orjson.dumps(_cleaned(compact))
 
 
-def read_record(data: bytes) -> TurnRecord:
-    """The record as a dict with every key. Raises ValueError for bytes that are none."""
+def read_record(data: bytes, opened: Callable[[str], str] | None = None) -> TurnRecord:
+    """The record as a dict with every key. Raises ValueError for bytes that are none. `opened`: what was sealed."""
     try:
         short = orjson.loads(data)
         if short["v"] != _FORMAT:
             raise ValueError(f"turn record format {short['v']!r} is not {_FORMAT}")
         number = {key: int(short.get(key, 0)) for key in ("n", "at", "ms", "i", "o", "usd", "k", "s")}
-        text = {key: str(short.get(key, "")) for key in ("th", "a", "w", "ru", "out", "p", "x", "y", "ad")}
+        text = {key: str(short.get(key, "")) for key in ("th", "a", "w", "ru", "out", "p", "x", "y")}
         record = TurnRecord(
             turn=number["n"],
             at_ms=number["at"],
@@ -154,7 +157,7 @@ def read_record(data: bytes) -> TurnRecord:
             prompt=text["p"],
             exempted=text["x"],
             reason=text["y"],
-            advice=text["ad"],
+            advice=opened(str(short["ad"])) if opened is not None and "ad" in short else "",
             events=read_events(short.get("e", {})),
         )
         if "g" in short:

@@ -6,6 +6,7 @@ they name a stretch (`begin_ns`). Nothing here holds content: calls are names, i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -46,7 +47,8 @@ class Server:
 
 @value
 class Attempt:
-    """One upstream call. `calls` are (tool, id, fingerprint as in `Step.call`) as the model proposed them.
+    """One upstream call. `calls` are (tool, id, fingerprint as in `Step.call`) as the model proposed them; of the last
+    one those that were handed on, unless it is `kept_back`: then the agent got none of them.
 
     `reason`: why it was made: first, failover, reask, repair, verify, finalize. `response_model` and `response_id` are
     empty where the report's hold for it; `server` is given where there are several upstreams.
@@ -64,6 +66,7 @@ class Attempt:
     response_model: str = ""
     response_id: str = ""
     server: Server | None = None
+    kept_back: bool = False
 
 
 @value
@@ -191,6 +194,7 @@ class TurnReport:
             or self.missing
             or self.approval[0]
             or len(self.attempts) > 1
+            or (self.attempts and self.attempts[-1].kept_back)
             or self.state not in ACTIVE
         )
 
@@ -206,22 +210,29 @@ class TurnReport:
         return tuple([attempt.reason for attempt in self.attempts[1:] if attempt.reason not in (FIRST, FAILOVER)])
 
     def of_last(self, one: Objected) -> bool:
-        """Whether the call was proposed by the last attempt, whose calls the agent got."""
+        """Whether the call was proposed by the last attempt."""
         return one.attempt in (0, len(self.attempts))
 
     @property
     def given(self) -> tuple[tuple[str, str, Fp], ...]:
-        """Calls of the last attempt without those that the agent did not get."""
-        calls = self.attempts[-1].calls if self.attempts else ()
-        if not self.objected:
-            return calls
-        kept = list(calls)
-        for one in self.objected:
-            if one.mode == "enforce" and self.of_last(one):
-                place = next((at for at, call in enumerate(kept) if call[2] == one.call), None)
-                if place is not None:
-                    del kept[place]
-        return tuple(kept)
+        """The calls that the agent got."""
+        last = self.attempts[-1] if self.attempts else None
+        return last.calls if last is not None and not last.kept_back else ()
+
+    @property
+    def dropped(self) -> tuple[tuple[str, str, Fp], ...]:
+        """Calls of the last attempt that the agent never got, without those that `objected` tells of."""
+        last = self.attempts[-1] if self.attempts else None
+        if last is None or not last.kept_back:
+            return ()
+        told = Counter([one.call for one in self.objected if self.of_last(one)])
+        left = []
+        for call in last.calls:
+            if told[call[2]] > 0:
+                told[call[2]] -= 1
+            else:
+                left.append(call)
+        return tuple(left)
 
     @property
     def counted(self) -> bool:

@@ -40,6 +40,7 @@ class Scripted:
         self.extended: list[tuple[str, str, tuple[Line, ...], int]] = []
         self.room = True
         self.forestalled: list[tuple[str, str]] = []
+        self.metered: list[tuple[str, tuple[Line, ...]]] = []
         self.heard = False  # while it is away it may have heard what it was told
 
     def _reach(self) -> None:
@@ -65,9 +66,10 @@ class Scripted:
     def meter(self) -> Scripted:
         return self
 
-    async def hold(self, *_: object) -> View:
+    async def hold(self, _org: str, token: str, lines: Sequence[Line], *_: object) -> View:
         self._reach()
-        return View("", "", 0, 0)
+        self.metered.append((token, tuple(lines)))
+        return View("", "", 0, 0, admitted=self.admitted or token.endswith("-late"))
 
     async def renew(self, org: str, token: str, lease_ms: int) -> None:
         self._reach()
@@ -168,6 +170,33 @@ async def test_what_was_refused_is_let_go_where_the_store_may_have_heard_of_it(h
     assert [(told.token, told.outcome, told.spent) for told in store.settled] == [
         (token, "abandoned", {}) for token in tokens
     ]
+
+
+async def test_what_holds_a_request_that_is_not_read_is_judged_by_its_whole_lines() -> None:
+    store, line = Scripted(), HARD["of an org"][0]
+    store.up = False
+    counted = (line._replace(limit=-1),)
+    with pytest.raises(StoreError, match="by_budget"):
+        await books(store, "by_budget").meter("org", "t", counted, 1, 0, under=(line,))
+    assert await books(store).meter("org", "t", counted, 1, 0, under=(line,)) is None
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_what_requests_that_are_not_read_spent_meanwhile_is_told_once(refused: bool) -> None:
+    store, line = Scripted(admitted=not refused), HARD["of an org"][0]
+    store.up = False
+    kept = books(store)
+    assert await kept.meter("org", "t", (line,), 1, 0) is None
+    assert await kept.pay() == 0
+    await kept.settle(Closing("t", "org", "", "", "answered", "", {"cost_microusd": 7}))
+    assert await kept.pay() == 0, "still away"
+    store.up = True
+    assert await kept.pay() == 1
+    assert await kept.pay() == 0
+    free = (line._replace(limit=-1, hold=0),)
+    assert store.metered == [("t", free), ("t-late", free)][: 1 + refused]
+    told = [(one.token, one.spent) for one in store.settled]
+    assert told == [("t-late" if refused else "t", {"cost_microusd": 7})]
 
 
 async def test_a_turn_that_the_store_refused_unheard_is_counted_under_another_token() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
+from guardproxy.core.view import View
 from guardproxy.errors import StoreError
 from guardproxy.store.redis import Store
 from tests.http.test_room import at, budget, counters, who
@@ -140,6 +142,33 @@ async def test_without_the_store(store: Store, closed: bool, monkeypatch: pytest
         answer = await pass_on(running)
         assert answer.status == (503 if closed else 200)
         assert answer.headers.get("Retry-After") == ("1" if closed else None)
+
+
+@pytest.mark.parametrize("on_failure", ["by_budget", "open"])
+async def test_without_the_store_where_money_is_limited(
+    store: Store, on_failure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is passed on unread spends too: the same holds for it as for turns."""
+    hold, away = store.meter.hold, True
+
+    async def at_times(*args: Any) -> View:
+        if away:
+            raise StoreError("away")
+        return await hold(*args)
+
+    monkeypatch.setattr(store.meter, "hold", at_times)
+    async with live(store, budgets=[budget("org", "cost_usd", 1)], policy={"unmetered": "pass"}) as running:
+        running.proxy.books._on_failure = on_failure
+        answers = [(await pass_on(running)).status for _ in range(2)]
+        assert answers == [503 if on_failure == "by_budget" else 200] * 2
+        assert len(running.provider.got) == answers.count(200)
+        away = False
+        assert (await pass_on(running)).status == 200
+        once = max(await counters(store), default="")
+        used, held = (await counters(store))[once]
+        await running.proxy.books.pay()
+        assert (await counters(store))[once] == (used * (1 + answers.count(200)), held)
+        assert (used > 0, held) == (True, 0)
 
 
 async def test_a_panic_and_a_policy_that_observes_refuse_nothing(store: Store) -> None:

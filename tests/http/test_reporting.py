@@ -15,7 +15,10 @@ from guardproxy.core.view import View
 from guardproxy.http import reporting
 from guardproxy.http.outcome import Outcome
 from guardproxy.store.redis import Store
-from guardproxy.telemetry import TurnReport, log
+from guardproxy.telemetry import TurnReport, log, reading
+from guardproxy.telemetry.ending import run_end
+from guardproxy.telemetry.looptable import rows_of, summary
+from guardproxy.telemetry.record import read_record, record_of
 from tests.http_store import held
 from tests.live import Said, live
 from tests.scenes import Heard, Player, Scene, act, say, user
@@ -127,6 +130,30 @@ async def test_a_local_answer_has_no_attempt(store: Store, heard: Heard) -> None
     assert told[-3].attempts[0].calls, "calls that were taken out are still the model's"
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_what_was_taken_out_is_no_call_of_the_run(stream: bool, store: Store, heard: Heard) -> None:
+    """A model that calls although it may not: record, table, line and sums tell of four calls, and of one that nobody
+    carried out.
+    """
+    told = await reports(store, heard, Scene("cut", [act("f", {}, "one")] * 6), stream=stream)
+    (place,) = [at for at, one in enumerate(told) if one.decision.action == "finalize"]
+    records = [read_record(record_of(one)) for one in told]
+    line = json.loads(log.JsonFormatter().turn(told[place], 1.0))
+    read = reading.record_of_line(line)
+
+    assert told[place].attempts[-1].calls
+    assert told[place].given == ()
+    for one in (records[place], read):
+        assert one["calls"] == []
+        assert [tool for tool, _ in one["events"]["dropped"]] == ["f"]
+    assert "calls" not in line
+    assert sum(len(one["calls"]) for one in records) == place
+    rows = rows_of(records)
+    assert [row.result for row in rows if row.result.endswith("not executed")] == ["not executed"]
+    assert f"· {place} tool calls ·" in summary(records)
+    assert run_end(told[place]).tool_calls == run_end(replace(told[place], attempts=())).tool_calls
+
+
 async def test_what_the_provider_says_of_itself(store: Store, heard: Heard) -> None:
     async with live(store, heard) as running:
         running.provider.script = lambda _got: Said("Hi", finish="length")
@@ -171,5 +198,7 @@ async def test_every_attempt_is_told(name: str, store: Store, heard: Heard) -> N
     assert told.usage.output == sum(tokens for _, _, tokens in attempts)
     assert told.outcome == outcome
     assert told.edits == ()
+    assert told.given == ()
+    assert [name for name, _, _ in told.dropped] == (["delete"] if name == "to the end" else [])
     refused = [number for number, one in enumerate(told.attempts, 1) if one.calls and one.reason != "finalize"]
     assert [one.attempt for one in told.objected] == refused

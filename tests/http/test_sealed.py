@@ -59,3 +59,18 @@ def test_text_that_is_no_text() -> None:
 @pytest.mark.parametrize("content", [b"[]", b"1", b'"text"', b"null"])
 def test_content_of_another_shape(content: bytes) -> None:
     assert Sealer(KEY).open_held("a1", Sealer(KEY).seal(ASKED, "a1", content)) is None
+
+
+@pytest.mark.parametrize("text", ["[guardproxy] stop", "", "行\n", "x" * 5000])
+def test_what_a_model_was_told(text: str) -> None:
+    sealed = Sealer(KEY).seal_told("s1", text)
+
+    assert Sealer(KEY).open_told("s1", sealed) == text
+    for session, key, told in (
+        ("s2", KEY, sealed),
+        ("s1", b"x" * 32, sealed),
+        ("s1", KEY, "no base64"),
+        ("s1", KEY, "行"),
+    ):
+        assert Sealer(key).open_told(session, told) == ""
+    assert Sealer(KEY).open_told("s1", Sealer(KEY).seal_told("s1", "a\ud800b")) == "a?b"

@@ -25,8 +25,9 @@ def runs_of(store: Store, key: bytes = KEY) -> Runs:
     return Runs(store, Sealer(key), ORG)
 
 
-async def go_round(running: Live, session: str, turns: int) -> None:
+async def go_round(running: Live, session: str, turns: int, agent: str = "") -> None:
     """An agent that repeats one call with one result."""
+    headers = {"x-guardproxy-session-id": session, **({"x-guardproxy-agent": agent} if agent else {})}
     history: list[Json] = [{"role": "system", "content": "You watch."}, {"role": "user", "content": "go"}]
     tools = [{"type": "function", "function": {"name": "status", "parameters": {"type": "object"}}}]
     running.settled = True
@@ -34,7 +35,7 @@ async def go_round(running: Live, session: str, turns: int) -> None:
         said = Said(calls=[("status", "{}", f"call_{number:09d}")])
         running.provider.script = lambda _got, said=said: said
         body = {"model": "gpt-4", "messages": history, "tools": tools}
-        await running.post(body, {"x-guardproxy-session-id": session})
+        await running.post(body, headers)
         history += [said.message(), {"role": "tool", "tool_call_id": f"call_{number:09d}", "content": "the same"}]
 
 
@@ -52,14 +53,14 @@ async def test_what_a_list_says(store: Store) -> None:
     looped, calm = await runs_of(store).listed()
 
     assert (name(looped), looped.known.turn, looped.outcome, looped.rule) == ("looped", 7, "cut", "repeated_call")
-    assert (name(calm), calm.known.turn, calm.outcome, calm.rule, calm.agent) == ("calm", 2, "", "", "")
+    assert (name(calm), calm.known.turn, calm.outcome, calm.rule, calm.digest) == ("calm", 2, "", "", "")
     assert (looped.known.state, calm.known.state) == ("closed", "active")
-    assert len(looped.agent) > 8
+    assert len(looped.digest) > 8
     assert looped.known.used["cost_microusd"] > calm.known.used["cost_microusd"] > 0
     assert re.fullmatch(r"\$0\.\d\d+", row(calm)[4])
     assert row(looped)[:4] == ("looped", "closed by repeated_call", "cut", "7")
     assert row(calm)[:4] == ("calm", "active", "–", "2")
-    assert row(looped)[5:7] == (looped.agent[:8], "repeated_call")
+    assert row(looped)[5:7] == (looped.digest[:8], "repeated_call")
     assert [name(one) for one in await runs_of(store).listed(limit=1)] == ["looped"]
     assert [name(one) for one in await runs_of(store).listed(limit=1, skip=1)] == ["calm"]
     assert await runs_of(store).listed(limit=5, skip=2) == []
@@ -73,6 +74,35 @@ async def test_what_a_list_says(store: Store) -> None:
     assert any(line.startswith("used       turns 7, tool_calls ") for line in paragraphs(shown))
     assert (told["state"], told["outcome"], told["turns"], told["last_rule"]) == ("closed", "cut", 7, "repeated_call")
     assert "history    nobody changed anything" in paragraphs(shown)
+
+
+async def test_whose_runs_they_are(store: Store) -> None:
+    """By the name that metrics and log have; by the digest of its instructions where it has none."""
+    async with live(store) as running:
+        await go_round(running, "named", 7, "orders")
+        await go_round(running, "calm", 1, "orders")
+        await go_round(running, "nameless", 6)
+    runs = runs_of(store)
+    nameless, calm, named = await runs.listed()
+
+    assert [(one.agent, bool(one.digest)) for one in (named, calm, nameless)] == [
+        ("orders", True), ("orders", False), ("", True)]  # fmt: skip
+    assert [row(one)[5] for one in (named, calm, nameless)] == ["orders", "orders", nameless.digest[:8]]
+    assert [(as_json(one)["agent"], as_json(one)["agent_digest"]) for one in (named, calm, nameless)] == [
+        ("orders", named.digest), ("orders", None), (nameless.digest, nameless.digest)]  # fmt: skip
+    assert f"agent      orders {named.digest}" in paragraphs(named)
+    assert f"agent      {nameless.digest}" in paragraphs(nameless)
+    for asked, found in (
+        ({"agent": "orders"}, ["calm", "named"]),
+        ({"agent": "orders", "state": "closed"}, ["named"]),
+        ({"agent": "orders", "limit": 1}, ["calm"]),
+        ({"agent": "orders", "limit": 1, "skip": 1}, ["named"]),
+        ({"agent": "orders", "skip": 2}, []),
+        ({"agent": "order"}, []),
+        ({"agent": nameless.digest[:8], "limit": 1}, ["nameless"]),
+        ({"agent": nameless.digest[:7]}, []),
+    ):
+        assert [name(one) for one in await runs.listed(**asked)] == found, asked  # type: ignore[arg-type]
 
 
 STEERED = {

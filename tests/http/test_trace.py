@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -121,8 +122,9 @@ def shown(config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 def test_people_stand_between_the_turns(
     config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = shown(config, capsys, monkeypatch, **{VARIABLE: SECRET})
+    lines = shown(config, capsys, monkeypatch, COLUMNS="500", **{VARIABLE: SECRET})
     told = [re.sub(r"^\S+ \S+ UTC: |apr_\w+", "", one) for one in lines[lines.index("") + 1 :]]
+    told = [one for one in told if not one.startswith("    ")]  # what the model was told, see below
     below = told[next(at for at, one in enumerate(told) if one.startswith("turn 1: ")) :]
 
     assert below[:7] == [
@@ -141,6 +143,24 @@ def test_people_stand_between_the_turns(
     ]
     assert not any("finished by" in one for one in below)
     assert sum("observe (would refuse) tools.deny" in one for one in lines) == 2  # in the table, and why
+
+
+def test_what_the_model_was_told_stands_below_its_turn(
+    config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For who has the secret; without it, and for viewers, nothing is said."""
+    lines = shown(config, capsys, monkeypatch, COLUMNS="500", **{VARIABLE: SECRET})
+    (place,) = [at for at, one in enumerate(lines) if one.startswith("turn 4: finalize budget.turns: ")]
+    assert lines[place + 1].startswith("    [guardproxy] Note from the proxy that watches this run: the limit of this")
+    assert sum(one.startswith("    ") for one in lines[place:]) == 1
+    raw = reach.ask(config, lambda store: store.records(ORG, "s"))
+    assert sum(b'"ad"' in one for one in raw) == 1
+    assert not any(b"Note from the proxy" in one for one in raw)
+
+    for env in ({}, {VARIABLE: "another secret, long enough for it"}):
+        assert not any("Note from the proxy" in one for one in shown(config, capsys, monkeypatch, **env))
+    monkeypatch.setattr(trace.entitled, "typist", lambda *_: SimpleNamespace(role="viewer"))
+    assert not any("Note from" in one for one in shown(config, capsys, monkeypatch, **{VARIABLE: SECRET}))
 
 
 def test_what_was_edited_is_sealed(

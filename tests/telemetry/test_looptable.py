@@ -92,9 +92,27 @@ def test_calls_that_the_agent_did_not_get():
             "not executed",
             "refuse repeated_call x5; firm repeated_call x4; asked again: reask",
         ),
-        ("", "grep", OTHER_CALL.hex()[:8], RESULT8, ""),
         ("", "read_file", CALL8, "not executed", "refuse repeated_call x6"),
+        ("", "grep", OTHER_CALL.hex()[:8], RESULT8, ""),
     ]
+
+
+def test_calls_that_were_taken_out_of_an_answer():
+    """The model called although it was told not to: the call is shown, and not counted; what comes next is not its."""
+    last = replace(turn(1).attempts[0], calls=(("read_file", "", CALL),), kept_back=True)
+    told = records(turn(1, attempts=(last,), decision=Decision("finalize", rule="cycle", count=5)), turn(2))
+
+    assert [(row.loop, row.tool, row.result, row.action) for row in rows_of(told)] == [
+        ("1", "read_file", "not executed", "finalize cycle x5"),
+        ("2", "read_file", "", ""),
+    ]
+    assert "2 turns · 1 tool call ·" in summary(told)
+
+
+def test_one_of_two_equal_calls_is_refused():
+    (first, second, *_) = rows_of(records(turn(1, objected=(Objected("cycle", "read_file", "refuse", call=CALL),))))
+
+    assert (first.result, second.result, second.action) == ("not executed", "", "")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +172,7 @@ def test_events_stand_beside_the_action(name, told):
 
 def test_the_summary_counts_both_sides():
     assert summary(records(turn(1), refused(2), cut(3))) == (
-        "3 turns · 3 tool calls · 20 s · 3,260 tokens · $0.0030 · firm x1, refuse x2, cut x1 · 1 re-ask"
+        "3 turns · 2 tool calls · 20 s · 3,260 tokens · $0.0030 · firm x1, refuse x2, cut x1 · 1 re-ask"
         " · cut by repeated_call"
     )
 
@@ -168,7 +186,12 @@ def test_reasons_are_told_below_the_table():
 
     why = "turn 4: nudge repeated_call x3: read_file: 3 equal results"
     assert reasons(records(turn(1), quiet, told)) == [why]
-    assert reasons([read_record(record_of(told, content=True))]) == [
+    plain = replace(told, decision=Decision("pass"))
+    denied = replace(plain, objected=(Objected("tools.deny", "f", "refuse"),))
+    texts = [[*reasons([read_record(record_of(one, str), str)])] for one in (told, plain, denied)]
+    assert [one[0] for one in texts] == [why, "turn 4: told", "turn 4: refuse"]
+    assert {tuple(one[1:]) for one in texts} == {tuple(texts[0][1:])}
+    assert texts[0] == [
         why,
         "    [guardproxy] read_file gave this",
         "    three times.",

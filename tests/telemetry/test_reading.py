@@ -14,12 +14,12 @@ from guardproxy.errors import BadAsk, ConfigError, GuardError
 from guardproxy.telemetry import Telemetry, log, reading
 from guardproxy.telemetry.looptable import rows_of, summary
 from guardproxy.telemetry.record import read_record, record_of
-from tests.telemetry.reports import eventful, life, refused, settings, turn, unheard, view
+from tests.telemetry.reports import OTHER_CALL, eventful, life, refused, settings, step, turn, unheard, view
 from tests.telemetry.sink import otlp_sink
 
 RUNS = {
     "a loop that is cut": life(),
-    "calls kept back": [turn(1), refused(2), turn(3)],
+    "calls kept back": [turn(1), refused(2), turn(3, steps=(step("grep", call=OTHER_CALL),))],
     "what else happens": [turn(1), eventful(2), turn(3, status=503, attempts=(), usage=Usage(), cost_microusd=0)],
     "observed": [turn(1), turn(2, decision=Decision("observe", rule="cycle", count=3, would="cut", mode="observe"))],
 }

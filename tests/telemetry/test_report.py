@@ -88,6 +88,7 @@ def test_what_is_done_to_calls_is_an_intervention_and_is_told_once(
         ({"state": "active"}, False),
         ({"attempts": (Attempt(1, 2),)}, False),
         ({"attempts": (Attempt(1, 2), Attempt(2, 3))}, True),
+        ({"attempts": (Attempt(1, 2, kept_back=True),)}, True),
         ({"objected": (SEEN,)}, True),
         *[({name: value}, True) for name, value in reports.EVENTS.items()],
     ],
@@ -104,11 +105,10 @@ def test_a_retry_is_no_reask() -> None:
 
 
 @pytest.mark.parametrize(
-    ("objected", "given"),
+    ("objected", "dropped"),
     [
         ((), "aab"),
         ((REFUSED,), "ab"),
-        ((SEEN,), "aab"),
         ((REFUSED, REFUSED, REFUSED), "b"),
         ((replace(REFUSED, attempt=1),), "aab"),
         ((replace(REFUSED, attempt=2),), "ab"),
@@ -117,11 +117,15 @@ def test_a_retry_is_no_reask() -> None:
     ],
     ids=str,
 )
-def test_calls_that_the_agent_got(objected: tuple[Objected, ...], given: str) -> None:
+def test_calls_that_the_agent_did_not_get(objected: tuple[Objected, ...], dropped: str) -> None:
+    """Of an answer that is kept back all; what is told of one by one is told once."""
     calls = tuple(("f", "", {"a": reports.CALL, "b": b"b" * 16}[name]) for name in "aab")
-    told = report(attempts=(Attempt(1, 2), Attempt(2, 3, calls=calls)), objected=objected)
+    handed = report(attempts=(Attempt(1, 2, kept_back=True), Attempt(2, 3, calls=calls)), objected=objected)
+    kept = report(attempts=(Attempt(1, 2), Attempt(2, 3, calls=calls, kept_back=True)), objected=objected)
 
-    assert "".join("a" if call[2] == reports.CALL else "b" for call in told.given) == given
+    assert (handed.given, handed.dropped) == (calls, ())
+    assert kept.given == ()
+    assert "".join("a" if call[2] == reports.CALL else "b" for call in kept.dropped) == dropped
 
 
 def test_a_run_ends_with_the_calls_that_the_agent_got() -> None:

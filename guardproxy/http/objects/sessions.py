@@ -36,7 +36,8 @@ class Session(Model):
     outcome: str | None
     turns: int
     used: dict[str, int | float]
-    agent: Annotated[str | None, Field(description="A digest of its instructions")]
+    agent: Annotated[str | None, Field(description="Its name as in metrics and log; without one a digest, see below")]
+    agent_digest: Annotated[str | None, Field(description="Of its instructions, where a rule spoke")]
     last_rule: str | None
     threads: list[str]
     started_ms: Milliseconds
@@ -76,7 +77,7 @@ class Checkpoint(Model):
 
 
 CONTENT = ("advice",)
-"""Of a turn's record, where `telemetry` keeps content: not for viewers."""
+"""Of a turn's record, what the model was told: not for viewers."""
 
 
 class Turns(Model):
@@ -90,6 +91,7 @@ class SessionQuery(Page):
     """Which runs: of the last day, and those that wait for people; the newest first."""
 
     state: Annotated[str, Field(json_schema_extra={"enum": ["", *STATES]})] = ""
+    agent: Annotated[str, Field(max_length=200, description="Of this agent alone, by name or digest")] = ""
 
 
 class Take(Model):
@@ -129,7 +131,7 @@ def _whole(call: Call, run: Run) -> WholeSession:
 async def _list(call: Call) -> Told:
     """List runs of the last day, and those that wait for people; the newest first."""
     asked: SessionQuery = call.query
-    found = await call.runs.listed(asked.state, asked.limit + 1, asked.cursor)
+    found = await call.runs.listed(asked.state, asked.limit + 1, asked.cursor, asked.agent)
     return Told(paged(Sessions, [Session.model_validate(sessions.as_json(one)) for one in found], asked))
 
 

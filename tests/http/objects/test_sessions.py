@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from guardproxy.http.sealed import Sealer
 from guardproxy.store.redis import Store
 from tests.http import admin_api
 from tests.store.kit import Agent
@@ -34,7 +35,7 @@ async def test_what_the_audit_says(store: Store) -> None:
 
 async def test_turns_and_who_sees_what_was_said(store: Store) -> None:
     record = {"v": 1, "n": 1, "at": 5, "th": "main", "ms": 2, "i": 10, "o": 5, "usd": 7, "a": "nudge", "s": 200}
-    record |= {"c": [["search", "0a0b"]], "ad": "planted-advice"}
+    record |= {"c": [["search", "0a0b"]], "ad": Sealer(admin_api.KEY).seal_told("run-1", "planted-advice")}
     async with admin_api.serving(store) as api:
         for role in ("viewer", "operator", "owner"):
             await api.token(role, role)

@@ -1,0 +1,49 @@
+"""What a turn needs of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from guardproxy.core.model import Line
+from guardproxy.core.view import Closing, Opening, View
+
+if TYPE_CHECKING:
+    from guardproxy.store.approvals import Approvals
+    from guardproxy.store.chains import Chains
+    from guardproxy.store.checkpoints import Checkpoints
+    from guardproxy.store.labels import Labels
+    from guardproxy.store.meter import Meter
+    from guardproxy.store.registry import Registry
+    from guardproxy.store.runs import Runs
+    from guardproxy.store.stays import Stays
+    from guardproxy.store.usages import Usages
+
+
+class TurnStore(Protocol):
+    """What is needed of the store here: `guardproxy.store.redis.Store` has it."""
+
+    @property
+    def stays(self) -> Stays: ...
+    @property
+    def labels(self) -> Labels: ...
+    async def begin(self, opening: Opening) -> View: ...
+    async def settle(self, closing: Closing) -> None: ...
+    async def renew(self, org: str, token: str, lease_ms: int) -> None: ...
+    async def extend(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> bool: ...
+    async def stretch(self, org: str, token: str, lines: Sequence[Line], offset_ms: int = 0) -> int: ...
+    async def claim(self, org: str, name: str, ttl_ms: int) -> bool: ...
+    @property
+    def meter(self) -> Meter: ...
+    @property
+    def usages(self) -> Usages: ...
+    @property
+    def approvals(self) -> Approvals: ...
+    @property
+    def runs(self) -> Runs: ...
+    @property
+    def checkpoints(self) -> Checkpoints: ...
+    @property
+    def chains(self) -> Chains: ...
+    @property
+    def registry(self) -> Registry: ...
