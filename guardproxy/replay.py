@@ -130,6 +130,8 @@ def run(
             out.write(_line(report, compared))
         if page:
             page.add(recorded, printer, report, compared)
+    if not pairs:
+        raise ConfigError(f"{file} has no run")
     ours, theirs = [one for one, _ in pairs], [one for _, one in pairs if one]
     if not as_json:
         tables.show(ours, out)

@@ -225,10 +225,11 @@ def test_a_file_that_cannot_be_read_is_a_wrong_command(tmp_path: Path, name: str
         replay.run(tmp_path / name, Policy())
 
 
-def test_an_empty_file_is_no_error(tmp_path: Path) -> None:
-    out = io.StringIO()
-    assert replay.run(lines(tmp_path), Policy(), out=out) == 0
-    assert "0 sessions" in out.getvalue()
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_file_without_a_run_is_a_wrong_command(tmp_path: Path, as_json: bool) -> None:
+    """As to `calibrate`: who plays nothing has most likely named the wrong file."""
+    with pytest.raises(ConfigError, match="has no run"):
+        replay.run(lines(tmp_path), Policy(), as_json=as_json)
 
 
 def test_development_sessions_keep_their_score() -> None:

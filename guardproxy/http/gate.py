@@ -3,7 +3,8 @@ the same machine, as there is no log-in then, and whoever could reach the listen
 asked for one too.
 
 A page in the operator's browser must not be able to either. A token is in no page's hands; without tokens only names
-of the loopback are answered, so that a page cannot have a name of its own pointed here.
+of the loopback are answered, so that a page cannot have a name of its own pointed here, and nothing is changed
+for a page of elsewhere.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ HOPS = 32
 UNKNOWN = 401
 """The status of a token that is none, or not live."""
 
+_LOOKS = ("GET", "HEAD")
 _FORWARDED = ("X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Forwarded", "Via")
 _ABSENT = "send Authorization: Bearer TOKEN; guardproxy admin tokens create makes one"
 
@@ -130,6 +132,15 @@ def _no_strangers(request: web.Request) -> None:
     host = _name(request.host)
     if not (loopback(host) or host == "localhost"):
         raise GuardError(f"{host} is no name of this machine; ask for 127.0.0.1", status=403, code="wrong_host")
+    if request.method not in _LOOKS and _of_a_page(request):
+        raise GuardError("no web page of elsewhere may change anything here", status=403, code="forbidden")
+
+
+def _of_a_page(request: web.Request) -> bool:
+    """Whether a browser sends it for a page of another site: that needs no leave where it looks like a form."""
+    origin = request.headers.get("Origin")
+    foreign = origin is not None and origin.lower() != f"{request.scheme}://{request.host}".lower()
+    return foreign or request.headers.get("Sec-Fetch-Site", "none").lower() not in ("none", "same-origin")
 
 
 def _name(host: str) -> str:

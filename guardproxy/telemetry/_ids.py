@@ -6,7 +6,8 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-_TRACEPARENT = re.compile(r"\A(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?\Z")
+# ff is no version, and in 00 nothing stands behind the flags
+_TRACEPARENT = re.compile(r"\A(?!ff|00.{53}.)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?\Z")
 _LOW = (1 << 64) - 1
 _CHARS = 55  # of a header, without what later versions of the standard may add
 

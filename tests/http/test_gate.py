@@ -93,3 +93,24 @@ LOOPBACK = {"127.0.0.1": True, "127.9.9.9": True, "::1": True, "10.0.0.1": False
 @pytest.mark.parametrize("host", LOOPBACK)
 def test_loopback(host: str) -> None:
     assert gate.loopback(host) == LOOPBACK[host]
+
+
+PAGES = {
+    "no page": ({}, True),
+    "its own page": ({"Origin": "OWN", "Sec-Fetch-Site": "same-origin"}, True),
+    "typed in": ({"Sec-Fetch-Site": "none"}, True),
+    "another site": ({"Sec-Fetch-Site": "cross-site"}, False),
+    "another port": ({"Origin": "http://127.0.0.1:1", "Sec-Fetch-Site": "same-site"}, False),
+    "another origin": ({"Origin": "https://evil.example"}, False),
+    "a sandbox": ({"Origin": "null"}, False),
+}
+
+
+async def test_without_tokens_no_page_of_elsewhere_changes_anything(store: Store) -> None:
+    async with admin_api.serving(store) as api:
+        own = str(api.client._base_url).rstrip("/")
+        for which, (headers, admitted) in PAGES.items():
+            sent = {name.replace("-", "_"): own if text == "OWN" else text for name, text in headers.items()}
+            changing = await api.ask("POST", "/sessions/nowhere/pause", {}, **sent)
+            assert (which, changing.code == "forbidden") == (which, not admitted)
+            assert (await api.ask("GET", "/sessions", **sent)).status == 200

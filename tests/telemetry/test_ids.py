@@ -17,6 +17,8 @@ T, S = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
         (f"00-{T}-{S}-01", Caller(int(T, 16), int(S, 16), True)),
         (f"00-{T}-{S}-00", Caller(int(T, 16), int(S, 16), False)),
         (f"01-{T}-{S}-03-more", Caller(int(T, 16), int(S, 16), True)),
+        (f"00-{T}-{S}-01-more", None),
+        (f"00-{T}-{S}-01-", None),
         (f"ff-{T}-{S}-01", None),
         (f"00-{T.upper()}-{S}-01", None),
         (f"00-{'0' * 32}-{S}-01", None),
