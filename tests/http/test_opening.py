@@ -75,7 +75,7 @@ async def test_what_the_store_is_asked(store: Store) -> None:
     assert 100 * 100 < cost.hold < 100 * 100 + 1000
 
 
-HEADER = f"00-{'1' * 32}-{'2' * 16}-01"
+HEADER = f"01-{'1' * 32}-{'2' * 16}-01"  # a later version than 00, which may say more at its end
 ANYBODY = {"auth": {"mode": "none", "anyone": True}, "listen": {"host": "0.0.0.0"}}
 INCOMING: dict[str, tuple[Json, str, str]] = {
     "on the loopback it is joined": ({}, HEADER, "1" * 32),
