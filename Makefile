@@ -14,6 +14,9 @@ FUZZ := .venv-schemathesis/bin/schemathesis
 VALIDATORS := .venv-validators/bin/hadolint
 TRACEQL := tests/verify/traceql/node_modules/@grafana/lezer-traceql
 SHARED ?= ../shared
+VERIFIED := verify or redis_server
+# Beside the others, on the second core: long, and with no server of Debian's.
+PURE := tests/api tests/properties
 
 .PHONY: demo test run bench soak verify lint score sources generated tools local-model clients constraints phoenix
 .DEFAULT_GOAL := demo
@@ -33,7 +36,10 @@ lint: $(DEV)
 	.venv/bin/lint-imports --no-cache
 
 verify: $(DEV) $(FUZZ) $(VALIDATORS) $(TRACEQL) tools  ## what needs servers, schemathesis and the validators of deploy/
-	.venv/bin/python -m pytest -q -m "verify or redis_server"
+	@mkdir -p build; \
+	.venv/bin/python -m pytest -q -m "$(VERIFIED)" $(PURE) > build/verify-pure.log 2>&1 & pure=$$!; \
+	.venv/bin/python -m pytest -q -m "$(VERIFIED)" $(PURE:%=--ignore=%); rest=$$?; \
+	wait $$pure; first=$$?; cat build/verify-pure.log; [ $$rest -eq 0 ] && [ $$first -eq 0 ]
 
 bench: $(DEV)  ## CPU a request against a bare reverse proxy, in the same run
 	.venv/bin/python -m tests.bench
