@@ -18,7 +18,7 @@ from guardproxy.api._json import dumps, peek
 from guardproxy.api._reading import may_call
 from guardproxy.api._responses_answer import ENDS, Reader
 from guardproxy.api._responses_given import Sequel, given_in, given_of
-from guardproxy.api._responses_items import CALLS, Fields, is_call, kind_of
+from guardproxy.api._responses_items import CALLS, Fields, is_call, kind_of, name_of
 from guardproxy.api._sse import data_of, events_in, payload_of, with_data
 
 
@@ -70,7 +70,7 @@ class ItemEvents:
     def wanted(self, event: Event, *, shut: bool) -> bool:
         fresh = self._fresh(event)
         self._begun |= {_key(item) for item in fresh}
-        gate, names = self._gate, [_name(item) for item in fresh]
+        gate, names = self._gate, [name_of(item) for item in fresh]
         if not shut and (gate is None or gate.every or any(not name or gate.wants(name) for name in names)):
             shut = self._shut = True
             self._early = max(0, self._reader.heard.call_count - len(fresh))
@@ -162,11 +162,6 @@ def _place(held: Sequence[Event], item: Fields) -> int | None:
         if isinstance(one, dict) and is_call(one) and _same(one, item):
             index = index_of(event.payload.get("output_index"))
     return index
-
-
-def _name(item: Fields) -> str:
-    name = item.get("name") or CALLS.get(kind_of(item))
-    return name if isinstance(name, str) else ""
 
 
 def _key(item: Fields) -> tuple[str, ...]:
