@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -147,7 +147,7 @@ def _number(text: str) -> int | float:
 
 
 _decoder = json.JSONDecoder(parse_float=_number)
-_scan = _decoder.scan_once  # `raw_decode` is a Python function around it
+_scan: Callable[[str, int], tuple[object, int]] = vars(_decoder)["scan_once"]  # `raw_decode` is Python around it
 _nested = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
 
