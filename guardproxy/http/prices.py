@@ -155,8 +155,15 @@ MTOK: Mapping[str, str] = {
     "cache_write": "cache_write_mtok",
     "cache_write_1h": "cache_write_1h_mtok",
     "reasoning": "output_reasoning_mtok",
+    "audio": "input_audio_mtok",
+    "image": "input_image_mtok",
+    "audio_output": "output_audio_mtok",
+    "image_output": "output_image_mtok",
 }
 """A field of `Rates` and the library's name for it."""
+
+REQUESTS = "requests_kcount"
+"""The library's name for what a thousand requests cost beside their tokens, in dollars."""
 
 
 def _rates(prices: ModelPrice, output: float) -> Rates | None:
@@ -164,7 +171,9 @@ def _rates(prices: ModelPrice, output: float) -> Rates | None:
     if "input" not in parts:
         return None
     starts = {tier.start for price in parts.values() if isinstance(price, TieredPrices) for tier in price.tiers}
-    base = replace(Rates(0.0, output), **_amounts(parts, 0))
+    requests = getattr(prices, REQUESTS)
+    each = float(requests) * 1000 if isinstance(requests, Decimal) else 0.0
+    base = replace(Rates(0.0, output, request=each), **_amounts(parts, 0))
     tiers = [Tier(start, replace(base, **_amounts(parts, start + 1))) for start in sorted(starts, reverse=True)]
     return replace(base, tiers=tuple(tiers))
 

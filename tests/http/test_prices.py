@@ -70,6 +70,15 @@ def test_published_prices_of_cache_writes_and_long_inputs() -> None:
     assert three == sonnet, "an address that nobody knows takes nothing away"
 
 
+def test_published_prices_of_sound_pictures_and_requests() -> None:
+    of = Prices({}, FALLBACK).rates
+    speaks, hears, draws, asks = map(of, ("gpt-audio", "gemini-2.5-flash", "gpt-image-1.5", "perplexity/sonar"))
+    assert (speaks.input, speaks.audio, speaks.output, speaks.audio_output) == (2.5, 32.0, 10.0, 64.0)
+    assert (hears.input, hears.audio, hears.audio_output) == (0.3, 1.0, -1.0)
+    assert (draws.image, draws.image_output) == (8.0, 32.0)
+    assert asks.request == 12_000, "micro-dollars"
+
+
 def test_the_address_says_whose_price_it_is() -> None:
     model = "openai/gpt-oss-120b"
     there, here = (
