@@ -181,6 +181,32 @@ async def test_who_pays_is_not_the_tenants_to_say(path: str, store: Store) -> No
     assert not {name.lower() for name in said} & set(sent)
 
 
+GATEWAYS = {
+    "Helicone-Target-URL": "https://evil.example",
+    "helicone-openai-api-base": "https://evil.example",
+    "Helicone-Fallbacks": '[{"target-url":"https://evil.example"}]',
+    "x-portkey-custom-host": "https://evil.example",
+    "X-Portkey-Config": '{"custom_host":"https://evil.example","override_params":{"model":"dear"}}',
+    "x-portkey-azure-resource-name": "evil",
+    "X-Original-URL": "/v1/files",
+    "x-http-method-override": "DELETE",
+}
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/moderations"])
+async def test_where_a_request_goes_is_not_the_tenants_to_say(path: str, store: Store) -> None:
+    """A gateway in front of the provider would send the operator's key there. What names a run goes on."""
+    async with company(store, routes=["/v1/moderations"]) as (running, key):
+        await store.registry.put(Org("acme"))
+        body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+        said = {**GATEWAYS, "x-portkey-trace-id": "t-1", "Helicone-Session-Id": "s-1"}
+        assert (await running.post(body, {**key, **said}, path)).status == 200
+        sent = {name.lower(): text for name, text in running.provider.got[-1].headers.items()}
+    assert sent["authorization"] == "Bearer sk-provider"
+    assert (sent["x-portkey-trace-id"], sent["helicone-session-id"]) == ("t-1", "s-1")
+    assert not {name.lower() for name in GATEWAYS} & set(sent)
+
+
 @pytest.fixture
 async def api(store: Store) -> AsyncIterator[Api]:
     async with admin_api.serving(store) as made:
