@@ -169,7 +169,7 @@ def _loose(body: bytes | bytearray) -> Iterator[str]:
 
 
 def _fields(body: bytes) -> list[str]:
-    """The models that a form names, or the JSON that comes under its name: there are readers who do not look at that."""
+    """The models that a form names, or JSON that comes under its name: there are readers who do not look at that."""
     try:
         pairs = parse_qsl(body.decode("utf-8", "replace"), max_num_fields=PARTS)
     except ValueError:
