@@ -97,9 +97,15 @@ class Prices:
             if fnmatchcase(model, pattern):
                 return rates
         found = self._listed.find(model, first=first) or _published(model, self._url, self._fallback.output)
+        found = found or self._in_other_letters(model)
         if found is None:
             self._say(model)
         return found or self._fallback
+
+    def _in_other_letters(self, model: str) -> Rates | None:
+        """What the table says of a model that is called otherwise there but for its letters: Azure takes either."""
+        name = model.lower()
+        return next((rates for pattern, rates in self._table.items() if fnmatchcase(name, pattern.lower())), None)
 
     def _missed(self, model: str) -> None:
         if self._unknown == "default":

@@ -36,6 +36,7 @@ def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
         ("acme-small", Rates(1.0, 2.0)),
         ("acme-big", Rates(1.0, 2.0)),  # the first pattern that fits, in the order of the file
         ("ACME-small", Rates(7.0, 8.0)),
+        ("ACME-large", Rates(1.0, 2.0)),  # what else would a provider take it for
         ("gpt-4o", Rates(0.0, 0.0)),  # the configuration may say that it is free
         ("gpt-4o-mini", Rates(3.0, 4.0)),  # the price file before the published prices
         ("openai/gpt-4o-mini", Rates(3.0, 4.0)),
