@@ -13,7 +13,7 @@ from guardproxy.api._answer import Answer
 from guardproxy.api._calls import index_of
 from guardproxy.api._json import mend, peek, text_of
 from guardproxy.api._responses_heard import Heard, Part, size_of
-from guardproxy.api._responses_items import CALLS, Fields, text_in
+from guardproxy.api._responses_items import CALLS, Fields, kind_of, text_in
 from guardproxy.api._sse import data_of
 from guardproxy.api._usage import merge, usage_of
 
@@ -114,10 +114,11 @@ class Reader:
 
     def about(self, payload: Fields) -> Part | None:
         """The item that an event is about, which was the last to be taken; None where it is about none, or several."""
+        kind = kind_of(payload)
         if isinstance(payload.get("item"), dict):
-            return self._newest if payload.get("type") in ITEMS else None
+            return self._newest if kind in ITEMS else None
         index, item_id = index_of(payload.get("output_index")), _id(payload)
-        called = payload.get("type") in OF_CALLS
+        called = kind in OF_CALLS
         if index is None and not item_id and not called:
             return None
         found = self.heard.find(index, item_id)
