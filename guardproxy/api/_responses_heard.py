@@ -124,7 +124,8 @@ class Heard(Choice):
         again = part is not None and (index is None or self.by_index.get(index) is part) and _again(part, item)
         if part is None or (part.kind and part.kind != kind_of(item)) or (part.done and not again):
             part = self.begin(item, index)
-        part.item = {**part.item, **{key: value for key, value in item.items() if value is not None}}
+        begun = {key: value for key, value in part.item.items() if key != "status"}  # it is not in progress any more
+        part.item = {**begun, **{key: value for key, value in item.items() if value is not None}}
         part.kind, part.done = kind_of(item), True
         self._whole(part)
         return part

@@ -16,7 +16,7 @@ from guardproxy.api._repeats import Repeats
 from guardproxy.api._responses_answer import ENDS, Reader
 from guardproxy.api._responses_gate import ItemEvents
 from guardproxy.api._responses_given import NOTHING, Given, Sequel, given_by, given_in
-from guardproxy.api._responses_items import CALLS, Fields, carried_out, is_call, kind_of
+from guardproxy.api._responses_items import CALLS, Fields, carried_out, is_call, kind_of, own_id
 from guardproxy.api._responses_whole import Response
 from guardproxy.api._sse import comment, with_data
 from guardproxy.api._watching import Watch, Wishes
@@ -158,7 +158,7 @@ class Edits:
         said = b""
         if not self._reader.heard.spoken and self._text is not None:
             self.own_text = True
-            said = sequel.say(self._text, "msg_guardproxy")
+            said = sequel.say(self._text, own_id(self._reader.answer.id))
         return said + sequel.give(event)
 
     def _again(self) -> bool:
@@ -180,5 +180,5 @@ class Edits:
         given = given_in(self._passed, NOTHING)
         sequel = Sequel(given, own=True)
         words = LANGUAGES[self._language].HALTED.format(count=self.repeats)
-        out = sequel.close() + sequel.say(f"{GUARD_MARK} {words}", "msg_guardproxy")
+        out = sequel.close() + sequel.say(f"{GUARD_MARK} {words}", own_id(self._reader.answer.id))
         return out + comment("cut", RULE) + sequel.end(given.base, given.usage)

@@ -9,7 +9,7 @@ from guardproxy.api._responses_answer import Reader
 from guardproxy.api._responses_clear import answer, doubled
 from guardproxy.api._responses_events import message_of
 from guardproxy.api._responses_given import Given, Sequel, given_of
-from guardproxy.api._responses_items import Fields, is_call, kind_of, text_in
+from guardproxy.api._responses_items import Fields, is_call, kind_of, own_id, text_in
 
 
 class Response:
@@ -51,7 +51,7 @@ class Response:
         if spoken and len(kept) == len(output):
             return False
         if not spoken:
-            kept.append(message_of(text, "msg_guardproxy"))
+            kept.append(message_of(text, own_id(self._reader.answer.id)))
         payload |= {"output": kept, "status": "completed", "incomplete_details": None}
         return True
 
