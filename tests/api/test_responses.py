@@ -119,6 +119,24 @@ READ: list[tuple[list[dict[str, Any]], list[Message]]] = [
         ],
     ),
     ([{"role": "developer", "content": "be"}, THOUGHT], [Message("system", "be"), Message("assistant")]),
+    (
+        [
+            {"type": "function_call", "call_id": f"c{at}", "name": "look", "namespace": space, "arguments": "{}"}
+            for at, space in enumerate(("mcp__one", "mcp__two", "", None, 3, "mcp__three__"))
+        ],
+        [
+            Message(
+                "assistant",
+                "",
+                tuple(
+                    Call(name, "{}", f"c{at}")
+                    for at, name in enumerate(
+                        ("mcp__one__look", "mcp__two__look", "look", "look", "look", "mcp__three__look")
+                    )
+                ),
+            )
+        ],
+    ),
 ]
 
 
@@ -142,7 +160,7 @@ def test_what_the_provider_carries_out_are_calls_with_results() -> None:
         ("file_search", '{"queries":["refund"]}', '[{"file_id":"f1","text":"30 days"}]'),
     ]
     assert pairs("hosted_and_call") == [
-        ("lookup", '{"q":1}', "found"),
+        ("mcp__s__lookup", '{"q":1}', "found"),
         ("code_interpreter", '{"code":"print(1)"}', '[{"type":"logs","logs":"1\\n"}]'),
     ]
     assert pairs("call") == []
@@ -350,6 +368,11 @@ def test_a_kept_answer() -> None:
     assert [json.loads(one)["call_id"] for one in responses.calls_in_message(raw)] == ["c1", "c2"]
     assert json.loads(responses.keep_calls(raw, {1})) == [THOUGHT, SAID, items[3]]
     assert responses.keep_calls(raw, {0, 1}) is raw
+    later = {**THOUGHT, "id": "rs_2"}
+    two = json.dumps([*items[:3], later, items[3]]).encode()
+    assert json.loads(responses.keep_calls(two, {0})) == items[:3], "nor thoughts of which nothing is left"
+    assert json.loads(responses.keep_calls(two, {1})) == [THOUGHT, SAID, later, items[3]]
+    assert responses.keep_calls(json.dumps([CALL, later]).encode(), {0}) == json.dumps([CALL, later]).encode()
     assert responses.with_arguments(raw, 0, '{"x":1}') is raw
     assert json.loads(responses.with_arguments(raw, 1, '{"x":2}'))[3]["arguments"] == '{"x":2}'
     custom = json.dumps([{"type": "custom_tool_call", "call_id": "c", "name": "p", "input": "a"}]).encode()
