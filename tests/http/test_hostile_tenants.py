@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -179,6 +180,22 @@ async def test_who_pays_is_not_the_tenants_to_say(path: str, store: Store) -> No
     assert sent["authorization"] == "Bearer sk-provider"
     assert sent["x-title"] == "kept"
     assert not {name.lower() for name in said} & set(sent)
+
+
+async def test_a_key_in_the_place_of_the_model_is_kept_nowhere(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever mixes up two variables finds it neither in the log nor in the ledger of usage."""
+    async with company(store) as (running, key):
+        secret = key["Authorization"].removeprefix("Bearer ")
+        body = {"model": secret, "messages": [{"role": "user", "content": "hi"}]}
+        answer = await running.post(body, key)
+        assert (answer.status, answer.json["error"]["code"]) == (400, "misplaced_api_key")
+        assert running.provider.got == []
+        await running.proxy.books.pay()
+        today = datetime.now(UTC).date().isoformat()
+        assert secret not in repr(await store.usages.day("acme", today))
+    assert secret not in "".join(capsys.readouterr())
 
 
 GATEWAYS = {
