@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from guardproxy.api import _splice
@@ -68,6 +68,19 @@ def one_model(body: bytes) -> None:
             raise BadAsk(told, code="unsupported_value", param=name)
 
 
+def said_twice(body: bytes, keys: Sequence[str]) -> str:
+    """The first of these keys that a body says more often than once, however it spells it: "" = none of them."""
+    low = body.lower()
+    if all(low.count(f'"{key}"'.encode()) < TWICE for key in keys) and not (b"\\u00" in low and _ANY.search(low)):
+        return ""
+    try:
+        text = _splice.mask(body)
+        names = [key.lower() for key, _ in _splice.pairs(text, _splice.root(text))]
+    except (ValueError, IndexError):
+        return ""
+    return next((key for key in keys if names.count(key) >= TWICE), "")
+
+
 FALLBACKS = ("models", "fallbacks")
 """Keys under which gateways take models to fall back on: OpenRouter's and LiteLLM's."""
 
@@ -75,6 +88,9 @@ _LISTS = tuple(f'"{name}"'.encode() for name in FALLBACKS)
 
 TWICE = 2
 """Times that a key must not be said."""
+
+_ANY = re.compile(rb'\\u00[4-7][0-9a-f][a-z\\0-9_]{0,150}"[ \t\r\n]{0,64}:')
+"""What may be a key with any of its letters as its number; bounded, so linear."""
 
 _ESCAPED = re.compile(rb'"[a-z\\0-9]{0,60}\\u00[4-7][0-9a-f][a-z\\0-9]{0,60}"')
 """A key with any of its letters as its number (nine letters at most), which is looked at then; bounded, so linear."""

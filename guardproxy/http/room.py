@@ -91,7 +91,7 @@ def need(turn: Turn) -> Need:
     """What the turn's first attempt may use at most."""
     ask = turn.ask
     hold = turn.chosen.policy.default_output_hold
-    most = hold if ask.max_tokens is None else min(ask.max_tokens, hold)
+    most = hold if ask.max_tokens is None else ask.max_tokens if ask.background else min(ask.max_tokens, hold)
     return _need(turn, 0, min(most * max(1, ask.choices), MOST))
 
 
