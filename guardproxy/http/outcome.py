@@ -260,8 +260,8 @@ class Outcome:
         """Whether the provider makes more of the answer than was seen: what it used is not known yet."""
         if not self.sent or self.upstream_status >= 400 or (self.outcome == "failed" and not self.lost):
             return False
-        if self.finish_reason in UNDER_WAY:
-            return True
+        if self.finish_reason in UNDER_WAY:  # some say so of every answer, with all of its usage
+            return self.background or self.usage is None or not self.usage.output
         return self.background and (self.partial or self.outcome != "answered")
 
     def first_chunk(self) -> None:
