@@ -10,6 +10,8 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
+from guardproxy.api import said_twice
+from guardproxy.api._answer import Answer as AnswerRead
 from guardproxy.core.usage import FIELDS, day_of
 from guardproxy.errors import StoreError
 from guardproxy.http import background
@@ -147,6 +149,21 @@ async def test_it_is_charged_in_full_and_settled_once(store: Store, stream: bool
         found = await run_of(store)
         assert [found[name] for name in ("input_tokens", "output_tokens", "total_tokens")] == [50, 300, 350]
         assert (found["cost_microusd"], found["turns"]) == (COST, 1)
+
+
+async def test_all_of_it_is_held_while_it_is_asked_for(store: Store) -> None:
+    """Many at once are not admitted because none of them is charged yet."""
+    async with live(store, surface=responses, budgets=[budget("org", "output_tokens", 2 * MOST)]) as running:
+        maker, go = Maker(running), asyncio.Event()
+        running.provider.script = lambda got: replace(maker.says(got), wait=go.wait())
+        asked = [asyncio.ensure_future(begin(running)) for _ in range(4)]
+        async with asyncio.timeout(5):
+            while len(running.provider.got) < 2 or sum(one.done() for one in asked) < 2:
+                await asyncio.sleep(0.005)
+            assert [*(await counters(store)).values()] == [(0, 2 * MOST)]
+            go.set()
+            assert sorted(await asyncio.gather(*asked)) == [200, 200, 400, 400]
+        assert await used(store) == 2 * MOST
 
 
 SETTLING = {
@@ -515,6 +532,42 @@ async def test_what_the_store_cannot_hear_waits(sends: bool) -> None:
     await told.pay()
     await told.pay()
     assert (away.told, heard) == (["n"], [1])
+
+
+SAYS = {
+    "once": ('{"a":1}', ""),
+    "twice": ('{"a":1,"b":2,"a":1}', "a"),
+    "in capital letters": ('{"b":1,"B":2}', "b"),
+    "inside another": ('{"a":1,"c":{"a":1}}', ""),
+    "in a text": ('{"a":"\\"a\\":1, \\"a\\":2"}', ""),
+    "as a number": ('{"\\u0061":1,"a":2}', "a"),
+    "no JSON": ('{"a":1,"a":', ""),
+    "no object": ('["a","a"]', ""),
+    "nothing": ("", ""),
+}
+
+
+@pytest.mark.parametrize(("body", "key"), SAYS.values(), ids=SAYS)
+def test_what_a_body_says_twice(body: str, key: str) -> None:
+    assert said_twice(body.encode(), ("a", "b")) == key
+
+
+NAMED = {
+    "a name": (DEFERRED, DEFERRED["request_id"], "queued"),
+    "none": ({"request_id": ""}, "", ""),
+    "no text": ({"request_id": 7}, "", ""),
+    "an error": ({"request_id": "r", "error": {"message": "no"}}, "", ""),
+    "of vectors": ({"request_id": "r", "data": []}, "", ""),
+    "with usage": ({"request_id": "r", "usage": {"prompt_tokens": 1}}, "", ""),
+    "a completion": ({"request_id": "r", "id": "c", "choices": [{"finish_reason": "stop"}]}, "c", "stop"),
+}
+
+
+@pytest.mark.parametrize(("payload", "name", "finish"), NAMED.values(), ids=NAMED)
+def test_an_answer_that_names_a_request(payload: Json, name: str, finish: str) -> None:
+    answer = AnswerRead()
+    answer.take(payload)
+    assert (answer.id, answer.first.finish, answer.done) == (name, finish, finish == "queued")
 
 
 def test_what_another_version_wrote_is_nothing() -> None:
