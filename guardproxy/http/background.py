@@ -110,7 +110,7 @@ def heard(turn: Turn, look: Look) -> Callable[[bytes], bytes]:
         out = feed(chunk)
         if not known and (answer := watcher.response_id):
             known = True
-            turn.proxy.books.background.early(turn, answer, _about(turn))
+            turn.proxy.books.background.early(turn, answer, _about(turn, answer))
         return out
 
     return hear
@@ -119,19 +119,23 @@ def heard(turn: Turn, look: Look) -> Callable[[bytes], bytes]:
 def later(turn: Turn, report: TurnReport) -> tuple[str, ...]:
     """What `settle` is told of an answer made in the background: its name, and while it is owed how it is priced."""
     done = turn.outcome
-    if not done.response_id or not (turn.ask.background or done.goes_on):
+    answer = done.response_id if done.goes_on else next((one.goes_on for one in done.earlier if one.goes_on), "")
+    if not (answer or (turn.ask.background and done.response_id)):
         return ()
-    name = name_of(turn.proxy.printer, turn.tenant, done.response_id)
-    if not done.goes_on:
+    name = name_of(turn.proxy.printer, turn.tenant, answer or done.response_id)
+    if not answer:
         return (name,)
     turn.proxy.telemetry.count("guardproxy.background", {semconv.ORG: turn.opening.org, semconv.STATE: "charged"})
-    return name, _about(turn, report.cost_microusd or 0)
+    return name, _about(turn, answer, report.cost_microusd or 0)
 
 
-def _about(turn: Turn, charged: int = -1) -> str:
-    earlier = [one.used(turn.need) for one in turn.outcome.earlier]
-    sum_, tier = pricing.together(earlier), turn.ask.parsed.get("service_tier")
-    upstream = turn.outcome.upstream
+def _about(turn: Turn, answer: str, charged: int = -1) -> str:
+    """How the answer is priced. What the other attempts of its turn used is known, or stays as it was charged."""
+    done = turn.outcome
+    others = [one.used(turn.need) for one in done.earlier if one.goes_on != answer]
+    if done.earlier and not done.goes_on and charged >= 0:
+        others.append(done.usage_or_estimate(turn.need))
+    sum_, tier = pricing.together(others), turn.ask.parsed.get("service_tier")
     about = About(
         surface=turn.ask.surface,
         model=turn.ask.model,
@@ -139,9 +143,9 @@ def _about(turn: Turn, charged: int = -1) -> str:
         team=turn.tenant.team,
         given=turn.need.input_tokens,
         before=(sum_.input, sum_.output, sum_.cached, sum_.cache_write, sum_.reasoning),
-        paid=sum(pricing.cost(turn.rates, one) for one in earlier),
+        paid=sum(pricing.cost(turn.rates, one) for one in others),
         charged=charged,
-        upstream=upstream.name if upstream else "",
+        upstream=done.upstream.name if done.upstream else "",
     )
     return _encode(about).decode()
 

@@ -36,8 +36,8 @@ METHODS = {None: ("GET", "DELETE"), "/cancel": ("POST",), "/input_items": ("GET"
 
 
 def answer_of(method: str, path: str) -> str:
-    """The id of the answer that a request is about, in small letters; "" = it is about none."""
-    found = ROUTE.fullmatch(routing.canonical(path.partition("?")[0]))
+    """The id of the answer that a request is about, by its path in one spelling; "" = it is about none."""
+    found = ROUTE.fullmatch(path)
     if found is None or method not in METHODS[found[2]]:
         return ""
     return found[1] or (found[3] if method == "GET" else "")
@@ -45,7 +45,8 @@ def answer_of(method: str, path: str) -> str:
 
 async def sought(proxy: Proxy, request: web.BaseRequest, target: Target, tenant: Tenant) -> Fetch | None:
     """The answer that a request is about, where it is one that the tenant asked for; else None."""
-    answer = answer_of(request.method, target.path)
+    path = routing.canonical(target.path.partition("?")[0])
+    answer = answer_of(request.method, path)
     if not answer:
         return None
     name = background.name_of(proxy.printer, tenant, answer)
@@ -53,8 +54,9 @@ async def sought(proxy: Proxy, request: web.BaseRequest, target: Target, tenant:
     if found is None:
         return None
     state, about = found
+    says = request.method == ("POST" if path.endswith("/cancel") else "GET") and not path.endswith("/input_items")
     offset_ms = proxy.clock_offset(intake.lower(request.headers))
-    return Fetch(proxy, tenant.org, name, background.read(about), owed=state != "settled", offset_ms=offset_ms)
+    return Fetch(proxy, tenant.org, name, background.read(about), owed=says and state != "settled", offset_ms=offset_ms)
 
 
 class Fetch:

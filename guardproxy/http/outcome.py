@@ -80,15 +80,16 @@ class Earlier:
     lost: bool = False  # see `Outcome`, as for `whole` and `partial`
     whole: bool = False
     partial: bool = False
+    goes_on: str = ""  # its id, where it is made in the background, and was left in the middle
 
     def used(self, need: Need) -> Usage:
         """What it used: the provider's figures, else estimated input and what was produced, marked so."""
-        if self.usage is not None:
+        if self.usage is not None and not self.goes_on:
             return _so_far(self.usage, self.produced_chars) if self.partial else self.usage
         if self.error_type and not self.produced_chars and not self.lost:
             return NO_USAGE
         output = pricing.estimate_output(self.produced_chars)
-        if (self.lost and self.whole) or self.finish_reason in UNDER_WAY:
+        if (self.lost and self.whole) or self.finish_reason in UNDER_WAY or self.goes_on:
             output = max(output, need.output_tokens)
         return Usage(input=need.input_tokens, output=output, estimated=True)
 
@@ -193,6 +194,7 @@ class Outcome:
             self.lost,
             self.whole or self.background,
             self.partial or (seen is not None and not seen.complete),
+            seen.response_id if self.background and seen and not seen.complete and not error_type else "",
         )
         self.earlier += (one,)
         self.usage, self.produced_chars, self.first_chunk_ns = None, 0, 0

@@ -288,6 +288,34 @@ async def test_the_worker_dies_in_the_middle_of_its_stream(store: Store, order: 
         assert await used(store) == 300, "the dead one's own end comes too late"
 
 
+@pytest.mark.parametrize("spoken", [False, True])
+async def test_a_stream_that_a_person_ends_goes_on(store: Store, spoken: bool) -> None:
+    """The client has our words, the provider goes on: charged in full, and settled by whoever looks later."""
+    async with live(store, surface=responses, budgets=LIMITED, prices=PRICES) as running:
+        maker = Maker(running)
+        delta = {"type": "response.output_text.delta", "output_index": 0, "item_id": "msg_1", "delta": "half of it "}
+        begun = [maker.event("response.created", "queued"), maker.event("response.in_progress", "in_progress")]
+        begun += [f"event: {delta['type']}\ndata: {json.dumps(delta)}\n\n".encode()] * spoken
+        running.provider.script = lambda _: Said(raw=[*begun, b""], stall=(len(begun), maker.broken.wait()))
+        body = {"model": "mock-1", "input": unique("hi"), "background": True, "max_output_tokens": MOST, "stream": True}
+        asking = asyncio.ensure_future(running.post(body))
+        async with asyncio.timeout(5):
+            while not [turn for turn in running.proxy.turns if turn.look and turn.look.watcher.response_id]:
+                await asyncio.sleep(0.005)
+            (turn,) = running.proxy.turns
+            await asyncio.sleep(0.05)
+            turn.stop("enough")
+            assert b"enough" in (await asking).body
+        await running.proxy.quiet()
+        assert await used(store) == MOST
+        maker.broken.set()
+        running.provider.script = maker.says
+        maker.done(USED)
+        await fetch(running)
+        await running.proxy.quiet()
+        assert (await used(store), await used(store, "cost_microusd")) == (300, COST)
+
+
 async def test_a_stream_to_its_end_is_settled_as_always(store: Store) -> None:
     async with live(store, surface=responses, budgets=LIMITED, prices=PRICES) as running:
         maker = Maker(running)
@@ -338,7 +366,9 @@ async def test_a_key_fetches_its_own_answers_whatever_its_routes_say(store: Stor
         closed = {"x-test-key": "k1"}
         await begin(running, headers=closed)
         for method, rest in (("GET", ""), ("GET", "/input_items"), ("POST", "/cancel"), ("DELETE", "")):
+            maker.done(USED if rest == "/input_items" or method == "DELETE" else None, "in_progress")
             assert (await fetch(running, f"/v1/responses/{ID}{rest}", method, closed)).status == 200, method
+        assert await used(store) == MOST
         for method, rest in (("POST", ""), ("POST", "/input_items"), ("GET", "/cancel"), ("PUT", "")):
             assert (await fetch(running, f"/v1/responses/{ID}{rest}", method, closed)).status == 403, method
         for method, rest in (("GET", ""), ("POST", "/cancel"), ("DELETE", "")):

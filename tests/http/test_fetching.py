@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from guardproxy.http.fetching import answer_of
+from guardproxy.http.route import canonical
 
 ABOUT = {
     "GET /v1/responses/resp_1": "resp_1",
@@ -35,4 +36,4 @@ ABOUT = {
 @pytest.mark.parametrize(("request_line", "answer"), ABOUT.items())
 def test_which_answer_it_is_about(request_line: str, answer: str) -> None:
     method, _, path = request_line.partition(" ")
-    assert answer_of(method, path) == answer
+    assert answer_of(method, canonical(path.partition("?")[0])) == answer
