@@ -260,11 +260,14 @@ class Outcome:
     @property
     def goes_on(self) -> bool:
         """Whether the provider makes more of the answer than was seen: what it used is not known yet."""
+        under_way = self.finish_reason in UNDER_WAY
+        if not (under_way or self.background):  # as nearly all are
+            return False
         if not self.sent or self.upstream_status >= 400 or (self.outcome == "failed" and not self.lost):
             return False
-        if self.finish_reason in UNDER_WAY:  # some say so of every answer, with all of its usage
+        if under_way:  # some say so of every answer, with all of its usage
             return self.background or self.usage is None or not self.usage.output
-        return self.background and (self.partial or self.outcome != "answered")
+        return self.partial or self.outcome != "answered"
 
     def first_chunk(self) -> None:
         """Note the moment of the first byte of the answer's body."""

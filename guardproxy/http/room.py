@@ -102,6 +102,7 @@ def more(turn: Turn, size: int) -> tuple[Line, ...]:
 
 def _need(turn: Turn, more: int, output: int) -> Need:
     estimate = pricing.estimate_input(len(turn.body.plain) + more, turn.proxy.factor(turn.ask.model))
+    estimate += turn.ask.held_tokens
     return Need(estimate, output, pricing.hold(turn.rates, estimate, output))
 
 

@@ -300,10 +300,12 @@ async def test_a_stream_that_a_person_ends_goes_on(store: Store, spoken: bool) -
         body = {"model": "mock-1", "input": unique("hi"), "background": True, "max_output_tokens": MOST, "stream": True}
         asking = asyncio.ensure_future(running.post(body))
         async with asyncio.timeout(5):
-            while not [turn for turn in running.proxy.turns if turn.look and turn.look.watcher.response_id]:
+            heard = [False]
+            while heard != [True]:
                 await asyncio.sleep(0.005)
+                seen = [turn.look.watcher.seen() for turn in running.proxy.turns if turn.look]
+                heard = [bool(one.response_id) and one.produced_chars >= spoken for one in seen]
             (turn,) = running.proxy.turns
-            await asyncio.sleep(0.05)
             turn.stop("enough")
             assert b"enough" in (await asking).body
         await running.proxy.quiet()
@@ -432,6 +434,31 @@ async def test_what_is_said_twice_is_refused(store: Store, said: str) -> None:
         answer = await running.post(f'{{"model":"m","input":"hi",{said}}}'.encode())
         assert (answer.status, answer.json["error"]["code"]) == (400, "invalid_json")
         assert running.provider.got == []
+
+
+@both
+async def test_one_that_goes_on_with_an_answer_holds_what_the_provider_has_of_it(store: Store, stream: bool) -> None:
+    """Its request is short, its input is not: should nobody fetch it, that is charged, too."""
+    budgets = [*LIMITED, budget("org", "input_tokens", 10**6)]
+    async with live(store, surface=responses, budgets=budgets) as running:
+        maker = Maker(running)
+        first = Said("ok", usage={"prompt_tokens": 50_000, "completion_tokens": 2000, "total_tokens": 52_000})
+        running.provider.script = lambda _: first
+        answer = await running.post({"model": "mock-1", "input": unique("hi")})
+        running.provider.script = maker.says
+        await begin(running, stream=stream, previous_response_id=answer.json["id"])
+        assert 102_000 < await used(store, "input_tokens") < 102_200
+        maker.done({"input_tokens": 52_100, "output_tokens": 300})
+        await fetch(running)
+        await running.proxy.quiet()
+        assert await used(store, "input_tokens") == 102_100
+        if stream:  # nobody goes on with what was left in the middle
+            return
+        factor = running.proxy.factor("mock-1")
+        running.provider.script = lambda _: Said(raw=json.dumps(maker.response()).encode())
+        await running.post({"model": "mock-1", "input": "go on", "previous_response_id": ID})
+        await running.proxy.quiet()
+        assert running.proxy.factor("mock-1") <= factor, "what the provider has is no sign of dense text"
 
 
 async def test_one_that_was_not_asked_for_is_charged_in_full_all_the_same(store: Store) -> None:
