@@ -51,6 +51,10 @@ class Session:
     used: dict[tuple[str, str], int] = field(default_factory=dict)
     held: dict[tuple[str, str], int] = field(default_factory=dict)
 
+    def stands(self, turn: int, span: int, span_started: int) -> None:
+        """So many turns it had; in this request span, which began then."""
+        self.turn, self.span, self.span_started = turn, span, span_started
+
 
 @dataclass(slots=True, eq=False)
 class Thread:
@@ -102,6 +106,7 @@ class Lineage:
         self._links: OrderedDict[str, deque[Thread]] = OrderedDict()
         self._asked: OrderedDict[str, Thread] = OrderedDict()
         self._heads: OrderedDict[str, Thread] = OrderedDict()
+        self._ended: OrderedDict[str, Thread] = OrderedDict()  # by us, the last one of a head
         self._runs = 0
 
     def resolve(self, opening: Opening, now_ms: int) -> Thread:
@@ -115,6 +120,8 @@ class Lineage:
         latest = self._heads.get(self._head(opening))
         if found is None and latest is None and not who.fresh:
             found = self._by_link(opening, far=True)
+        if found is None and latest is not None and not who.session and not who.fresh:
+            found = self._ended_by_us(opening, now_ms)
         if found is None and latest is not None:
             found = latest if _goes_on(latest, opening, now_ms) else None
         if found is not None:
@@ -127,11 +134,18 @@ class Lineage:
 
     def gave(self, thread: Thread, links: tuple[str, ...]) -> None:
         """The thread was given a round that is found again by these links."""
+        if thread.answer == "own" and thread.head:
+            _keep(self._ended, thread.head, thread, THREADS)
         for link in links:
             given = _keep(self._links, link, self._links.get(link) or deque(maxlen=LINKED), LINKS)
             if thread in given:  # given the same round again: once is enough to be found, and to be taken out
                 given.remove(thread)
             given.append(thread)
+
+    def carried(self, opening: Opening) -> bool:
+        """Whether the newest round of this history was given out under this head, and its successor is not there yet."""
+        links = opening.identity.links[:1]
+        return bool(links and not links[0].startswith("*") and self._links.get(links[0]))
 
     def grows(self, opening: Opening, now_ms: int) -> bool:
         """Whether a start says more than the last one of its head, which was answered and not taken up."""
@@ -153,6 +167,13 @@ class Lineage:
 
     def _mine(self, thread: Thread, opening: Opening) -> bool:
         return opening.identity.session in ("", thread.session.name)
+
+    def _ended_by_us(self, opening: Opening, now_ms: int) -> Thread | None:
+        """The run of this head that we ended a moment ago: clients drop what we say, or write it in other words."""
+        thread = self._ended.get(self._head(opening))
+        if thread is None or now_ms - thread.at > RETRY_MS or opening.fact.count <= thread.count:
+            return None
+        return thread if thread.closed_by or thread.answer == "own" else None
 
     def _left(self, opening: Opening) -> Thread | None:
         """The thread that goes on under another name: of whatever session, where this one's is not known yet."""

@@ -81,7 +81,7 @@ class LocalMemory:
         short, spent = self._fit(thread.session, opening.lines, lines, now_ms, kind)
         about = {"retry": kind.retry, "new_session": kind.first, "spent": spent, "main": kind.main}
         forgot = self._lineage.had(thread, opening) if kind.forgot else not thread.turn and grows
-        about |= {"missing": forgot, "status": thread.status}
+        about |= {"missing": forgot, "status": thread.status, "carried": self._lineage.carried(opening)}
         if short:
             turn = thread.turn if kind.retry else thread.session.turn + 1
             about |= {"turn": turn, "span": kind.span, "span_started_ms": kind.span_started}
@@ -89,6 +89,8 @@ class LocalMemory:
         if not kind.retry:
             self._lineage.moved_on(opening, thread, now_ms)
             _append(thread, opening, kind)
+        elif kind.first:  # a retry under another name
+            thread.session.stands(thread.turn, kind.span, kind.span_started)
         thread.at, thread.state = now_ms, "open"
         thread.status = thread.status if kind.same else "active"
         for at, hold in lines:
@@ -145,8 +147,7 @@ class LocalMemory:
         thread.at = now_ms
         if hold.conversation == thread.conversation:  # an attempt at an earlier one leaves the present one alone
             _conclude(thread, closing, now_ms)
-        if closing.outcome == "answered":
-            self._lineage.gave(thread, closing.links)
+        self._lineage.gave(thread, closing.links)
         thread.ring.extend(closing.facts)
         thread.steps += len(closing.facts)
         thread.episodes.extend(closing.episodes)
@@ -266,8 +267,7 @@ def _append(thread: Thread, opening: Opening, kind: _Kind) -> None:
     thread.equal = thread.equal + again if kind.same and not blank else 0
     thread.ring.extend(facts)
     thread.steps += len(facts)
-    session.turn += 1
-    session.span, session.span_started = kind.span, kind.span_started
+    session.stands(session.turn + 1, kind.span, kind.span_started)
     thread.turn, thread.conversation, thread.count = session.turn, fact.conversation, fact.count
     if fact.user:
         session.users.add(fact.user)

@@ -139,6 +139,7 @@ class View:
     since_ms: int = 0  # since the thread's last answer; 0 = there was none
     status: str = "active"  # of the thread before this request: active, need_human, waiting
     missing: bool = False  # the answer last given is not in this history, which has grown: the client did not append it
+    carried: bool = False  # the newest round of this history was given out under this head
     paused: str = ""  # who holds the session or thread: `store.runs.WHO`, approval; nothing was held or appended
     paused_why: str = ""
     approval: str = ""  # id of the approval that the thread waits for, or that was decided meanwhile

@@ -208,7 +208,7 @@ def _view(reply: Any, value: Opening) -> View:
     made.traceparent = traceparent.decode()
     made.since_ms = since_ms
     made.status = STATUSES[status]
-    made.missing = missing == 1
+    made.missing, made.carried = missing & 1 == 1, missing > 1
     if asked:
         made.paused, made.paused_why, made.approval, made.approval_state = paused, paused_why, approval, state
     view: View = made

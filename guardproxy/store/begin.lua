@@ -247,7 +247,8 @@ end
 
 local counts, any = {}, #short > 0
 local rare = (extra or approval ~= '') and pack(raised or {}, '', '', approval, verdict)
-local before = put('<i8i8i8', since, status, missing)
+local carried = asked[4] and byte(links[1]) ~= 42 -- its newest round was given out under this head
+local before = put('<i8i8i8', since, status, missing + (carried and 2 or 0))
 local function answer_now(admitted, standing) -- each local of outside costs something with every turn
   local thread, steps, more = name, t.steps, ''
   if rare then

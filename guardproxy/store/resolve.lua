@@ -143,6 +143,11 @@ if not run or (thread ~= '' and not fresh) then
     local run = not (fresh or latest) and by_link(true)
     if run then return run end
     if not fresh and latest then
+      -- What we end a run with is dropped or rewritten by clients: it leaves no link, the answers of all others do.
+      if ended_run and ended_run ~= latest and now - ended_at <= RETRY_MS then
+        local t = thread_of(ended_run)
+        if t and (t.closed ~= '' or t.answer == 'own') and count > t.count then return ended_run end
+      end
       local t = thread_of(latest)
       local waits = t and (t.waits ~= '' or t.status > 0) -- a person may take longer
       if t and (waits or now - t.at <= LATEST_MS) and goes_on(t) then return latest end
