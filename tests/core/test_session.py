@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from guardproxy.core import rounds, session
+from guardproxy.core.fact import unpack_all
 from guardproxy.core.fingerprint import Fingerprinter, pack, unpack
 from guardproxy.core.model import Ask, Call, Flag, Kind
 from guardproxy.core.view import Identity, TurnFact
@@ -273,7 +274,7 @@ def test_trail_begins_at_the_last_boundary(ring: str, lost: int) -> None:
 def test_facts_of_another_version_are_left_out() -> None:
     good = pack(step("f"))
 
-    assert [one.tool for one in session.unpack_all([good, b"\x09" + good[1:], good[:-1], b"", good])] == ["f", "f"]
+    assert [one.tool for one in unpack_all([good, b"\x09" + good[1:], good[:-1], b"", good])] == ["f", "f"]
 
 
 def test_an_ask_without_messages_of_its_own_is_no_trouble() -> None:
