@@ -431,6 +431,9 @@ COMPARED = (
 @example(  # a run is found by the history at which it was given the round, not by what it was asked since
     moves=[("f", 2), ("drop", 2), ("examples", 2), ("say", 2)], limited=False, declared=False, one_id=False
 )
+@example(  # a round that nobody has any more, though several had it
+    moves=[("drop", 2), ("say", 2), ("nil", 2), ("speak", 2)], limited=False, declared=False, one_id=False
+)
 def test_the_store_answers_the_same(
     server: Embedded, moves: list[tuple[str, int]], limited: bool, declared: bool, one_id: bool
 ) -> None:
