@@ -36,7 +36,7 @@ def opening_of(turn: Turn) -> Opening:
         identity = replace(identity, session=f"{tenant.owner}{ASIDE}{token}")
     if not identity.fresh and not proxy.knows(identity):
         ask = turn.ask = turn.surface.widen(ask)
-    turn.rates = proxy.prices.rates(ask.model, ask.parsed.get("service_tier"))
+    turn.rates = proxy.prices.rates(ask.model, _served(ask))
     turn.need = room.need(turn)
     turn.dues = proxy.budgets.of(tenant, ask.model, _now_ms(turn))
     return Opening(
@@ -53,6 +53,12 @@ def opening_of(turn: Turn) -> Opening:
         payer=charging.payer(turn),
         need=(turn.need.input_tokens, turn.need.output_tokens, turn.need.cost_microusd),
     )
+
+
+def _served(ask: Ask) -> object:
+    """How it asks to be served: Anthropic's `speed`, OpenAI's `service_tier`."""
+    speed = ask.parsed.get("speed")
+    return speed if speed == "fast" else ask.parsed.get("service_tier")
 
 
 def _adopted(turn: Turn) -> str:

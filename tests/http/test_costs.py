@@ -281,6 +281,28 @@ async def test_7_a_request_that_is_served_first(
     assert held(report) == held(report, "input_tokens") * times + (3000 if times == 2 else 1000)
 
 
+@pytest.mark.parametrize(
+    ("said", "factor"),
+    [
+        ({}, 1),
+        ({"speed": "fast"}, 6),
+        ({"speed": "standard", "service_tier": "priority"}, 2.5),
+        ({"service_tier": "default"}, 1),
+    ],
+)
+@pytest.mark.parametrize("text", ["Do it.", LONG], ids=["short", "long"])
+async def test_what_is_served_at_a_higher_price_is_held_and_counted_so(
+    said: Json, factor: float, text: str, store: Store, heard: Heard
+) -> None:
+    """Where no price of its own is known: no tenant's word makes a call dearer than a budget sees."""
+    async with live(store, heard, policy=LIMITED) as running:
+        body = {**said, "max_tokens": 100, "messages": [{"role": "user", "content": text}]}
+        _, report = await ask(running, heard, "gpt-4.1", chat(1000, 100), **body)
+
+    assert report.cost_microusd == (2000 + 800) * factor
+    assert held(report) == (held(report, "input_tokens") * 2 + 800) * factor
+
+
 @pytest.mark.parametrize("unknown", ["default", "alert", "block"])
 async def test_a_model_without_a_price(
     unknown: str, store: Store, heard: Heard, caplog: pytest.LogCaptureFixture
