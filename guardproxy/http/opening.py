@@ -56,9 +56,11 @@ def opening_of(turn: Turn) -> Opening:
 
 
 def _served(ask: Ask) -> object:
-    """How it asks to be served: Anthropic's `speed`, OpenAI's `service_tier`."""
-    speed = ask.parsed.get("speed")
-    return speed if speed == "fast" else ask.parsed.get("service_tier")
+    """How it asks to be served: Anthropic's `speed`, OpenAI's `service_tier`, of which two names are the same tier."""
+    if ask.parsed.get("speed") == "fast":
+        return "fast"
+    tier = ask.parsed.get("service_tier")
+    return "priority" if tier == "fast" else tier
 
 
 def _adopted(turn: Turn) -> str:

@@ -267,7 +267,9 @@ async def test_55_what_costs_more_than_was_held_is_charged_in_full(stream: bool,
 
 
 @pytest.mark.parametrize("text", ["Do it.", LONG], ids=["short", "long"])
-@pytest.mark.parametrize(("service", "times"), [("priority", 2), ("flex", 1), ("auto", 1), (["priority"], 1)])
+@pytest.mark.parametrize(
+    ("service", "times"), [("priority", 2), ("fast", 2), ("flex", 1), ("auto", 1), (["priority"], 1)]
+)
 async def test_7_a_request_that_is_served_first(
     service: object, times: int, text: str, store: Store, heard: Heard, tmp_path: Path
 ) -> None:
@@ -287,6 +289,7 @@ async def test_7_a_request_that_is_served_first(
         ({}, 1),
         ({"speed": "fast"}, 6),
         ({"speed": "standard", "service_tier": "priority"}, 2.5),
+        ({"service_tier": "fast"}, 2.5),
         ({"service_tier": "default"}, 1),
     ],
 )
