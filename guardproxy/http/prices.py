@@ -96,6 +96,11 @@ class Prices:
             self._missed(model)
         return found
 
+    def known(self, model: str, instead: Rates) -> Rates:
+        """Rates of a model that an answer names; `instead` where they are not known. Never raises."""
+        found = self._look_up(model[:LONGEST], "")
+        return found if found.known else instead
+
     def _look_up(self, model: str, way: str) -> Rates:
         for pattern, rates in self._table.items():
             if fnmatchcase(model, pattern):

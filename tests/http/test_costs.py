@@ -147,6 +147,20 @@ SETTLED: dict[str, tuple[str, Json, int]] = {
         chat(100, 50, prompt_tokens_details={"audio_tokens": 80}, completion_tokens_details={"audio_tokens": 40}),
         20 + 800 + 20 + 800 + 3000,
     ),
+    "advised by a dearer model": (
+        "thinker",
+        {
+            "input_tokens": 100,
+            "output_tokens": 10,
+            "iterations": [
+                {"type": "message", "input_tokens": 100, "output_tokens": 10},
+                {"type": "advisor_message", "model": "sonnet", "input_tokens": 1000, "output_tokens": 100},
+                {"type": "advisor_message", "model": "free", "input_tokens": 10, "output_tokens": 0},
+                {"type": "advisor_message", "model": "nobody's", "input_tokens": 1, "output_tokens": 0},
+            ],
+        },
+        100 + 20 + 3000 + 1500 + 10 + 1,
+    ),
     "sound that nobody told of": ("speaker", chat(100, 50), 100 + 1000 + 3000),
     "of the file": ("listed", chat(200_000, 100, prompt_tokens_details={"cached_tokens": 100_000}), 331_500),
     "of the file, a tier": ("listed", chat(200_001, 100), 1_202_256),
