@@ -169,7 +169,7 @@ async def test_nobody_is_told_the_providers_key(store: Store) -> None:
         for method in ("TRACE", "TRACK"):
             for path in ("/v1/files", "/v1/chat/completions", "/s/run/v1/models"):
                 async with running.client.request(method, running.url + path) as answer:
-                    assert answer.status == 405, (method, path)
+                    assert answer.status in (400, 405), (method, path)  # the first: none that HTTP knows
                     assert b"sk-ours" not in await answer.read()
         assert running.provider.got == []
 
