@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from guardproxy.api import _splice
@@ -78,6 +78,19 @@ def names_more(key: str) -> bool:
     return (low := key.casefold()) in FURTHER or low.endswith(FALLBACKS)
 
 
+def said_twice(body: bytes, keys: Sequence[str]) -> str:
+    """The first of these keys that a body says more often than once, however it spells it: "" = none of them."""
+    low = body.lower()
+    if all(low.count(f'"{key}"'.encode()) < TWICE for key in keys) and not (b"\\u00" in low and _ANY.search(low)):
+        return ""
+    try:
+        text = _splice.mask(body)
+        names = [key.lower() for key, _ in _splice.pairs(text, _splice.root(text))]
+    except (ValueError, IndexError):
+        return ""
+    return next((key for key in keys if names.count(key) >= TWICE), "")
+
+
 def _spreads(inner: object) -> bool:
     return isinstance(inner, dict) and any(key.casefold() == "model" or names_more(key) for key in inner)
 
@@ -116,6 +129,9 @@ _ESCAPED = re.compile(rb'"[a-zA-Z_\xc5\xbf\xe2\x84\xaa]{0,99}+\\u(?:00[4-7][0-9a
 
 _FOLDED = ("\u017f".encode(), "\u212a".encode())
 """Signs that are an s and a k to whoever looks at no capital letters: Go's reader does."""
+
+_ANY = re.compile(rb'\\u00[4-7][0-9a-f][a-z\\0-9_]{0,150}"[ \t\r\n]{0,64}:')
+"""What may be a key with any of its letters as its number; bounded, so linear."""
 
 
 def boolean(parsed: Mapping[str, object], key: str) -> bool:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from fnmatch import translate
 from functools import lru_cache
+from urllib.parse import quote
 
 from guardproxy.core.model import value
 from guardproxy.core.windows import Budget
@@ -107,6 +108,14 @@ def masked(text: str) -> str:
     say of a change, is stored and logged.
     """
     return _SECRETS.sub(r"\1\2", text) if "gp-" in text or "gpa-" in text else text
+
+
+_PLAIN = re.compile(r"[\x21-\x7e]+")
+
+
+def named(name: str) -> str:
+    """A client's name in plain characters; other ones are written as percent codes, so that no two names meet."""
+    return name if not name or _PLAIN.fullmatch(name) else quote(name, safe="!#$&'()*+,/:;=?@[]~", errors="replace")
 
 
 def owned(owner: str, session: str) -> str:
