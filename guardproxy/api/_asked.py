@@ -95,6 +95,14 @@ def _spreads(inner: object) -> bool:
     return isinstance(inner, dict) and any(key.casefold() == "model" or names_more(key) for key in inner)
 
 
+def served(parsed: Mapping[str, object]) -> str:
+    """How a request asks to be served: Anthropic's `speed`, OpenAI's `service_tier`, of which two are the same tier."""
+    if parsed.get("speed") == "fast":
+        return "fast"
+    tier = parsed.get("service_tier")
+    return "priority" if tier == "fast" else tier if isinstance(tier, str) else ""
+
+
 def of_tools(parsed: Mapping[str, object]) -> Iterator[str]:
     """The models that tools of the provider's own are to work with (one that draws, one that advises)."""
     tools = parsed.get("tools")
