@@ -95,6 +95,14 @@ def _spreads(inner: object) -> bool:
     return isinstance(inner, dict) and any(key.casefold() == "model" or names_more(key) for key in inner)
 
 
+def served(parsed: Mapping[str, object]) -> str:
+    """How a request asks to be served: Anthropic's `speed`, OpenAI's `service_tier`, of which two are the same tier."""
+    if parsed.get("speed") == "fast":
+        return "fast"
+    tier = parsed.get("service_tier")
+    return "priority" if tier == "fast" else tier if isinstance(tier, str) else ""
+
+
 def of_tools(parsed: Mapping[str, object]) -> Iterator[str]:
     """The models that tools of the provider's own are to work with (one that draws, one that advises)."""
     tools = parsed.get("tools")
@@ -124,9 +132,8 @@ _KEYS = re.compile(
 each in a copy in small letters.
 """
 
-_SIGN = rb"[a-zA-Z_\\0-9\xc5\xbf\xe2\x84\xaa]{0,99}"
-_ESCAPED = re.compile(rb'"' + _SIGN + rb"\\u(?:00[4-7][0-9a-fA-F]|017[fF]|212[aA])" + _SIGN + rb'"')
-"""A key with any of its letters as its number, which is looked at then; bounded, so linear."""
+_ESCAPED = re.compile(rb'"[a-zA-Z_\xc5\xbf\xe2\x84\xaa]{0,99}+\\u(?:00[4-7][0-9a-fA-F]|017[fF]|212[aA])')
+"""The beginning of a key with a letter as its number, to the first of those; what has one is looked at then."""
 
 _FOLDED = ("\u017f".encode(), "\u212a".encode())
 """Signs that are an s and a k to whoever looks at no capital letters: Go's reader does."""

@@ -52,6 +52,7 @@ class _Body(msgspec.Struct, gc=False):  # what the surfaces read; all else is pa
     user: Any = msgspec.UNSET
     safety_identifier: Any = msgspec.UNSET
     service_tier: Any = msgspec.UNSET
+    speed: Any = msgspec.UNSET
     client_metadata: Any = msgspec.UNSET
     prompt_cache_key: Any = msgspec.UNSET
     thread_id: Any = msgspec.UNSET

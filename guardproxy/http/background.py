@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from guardproxy.api import said_twice
+from guardproxy.api import said_twice, served
 from guardproxy.core import pricing
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.model import Usage
@@ -135,11 +135,11 @@ def _about(turn: Turn, answer: str, charged: int = -1) -> str:
     others = [one.used(turn.need) for one in done.earlier if one.goes_on != answer]
     if done.earlier and not done.goes_on and charged >= 0:
         others.append(done.usage_or_estimate(turn.need))
-    sum_, tier = pricing.together(others), turn.ask.parsed.get("service_tier")
+    sum_ = pricing.together(others)
     about = About(
         surface=turn.ask.surface,
         model=turn.ask.model,
-        tier=tier if isinstance(tier, str) else "",
+        tier=served(turn.ask.parsed),
         team=turn.tenant.team,
         given=turn.need.input_tokens,
         before=(sum_.input, sum_.output, sum_.cached, sum_.cache_write, sum_.reasoning),

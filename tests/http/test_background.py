@@ -127,6 +127,18 @@ async def run_of(store: Store) -> Json:
     return dict(found.used)
 
 
+@pytest.mark.parametrize(("tier", "times"), [("priority", 2.5), ("fast", 2.5), ("default", 1)])
+async def test_it_is_priced_as_it_asked_to_be_served(tier: str, times: float, store: Store) -> None:
+    async with live(store, surface=responses, budgets=LIMITED) as running:
+        maker = Maker(running)
+        assert await begin(running, model="gpt-4.1", service_tier=tier) == 200
+        assert await used(store, "cost_microusd") >= MOST * 8 * times
+        maker.done(USED)
+        await fetch(running)
+        await running.proxy.quiet()
+        assert await used(store, "cost_microusd") == (50 * 2 + 300 * 8) * times
+
+
 @both
 async def test_it_is_charged_in_full_and_settled_once(store: Store, stream: bool) -> None:
     """Budgets, the run, and the ledger of usage: as it was held, then as it was; and never again."""
