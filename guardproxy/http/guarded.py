@@ -107,6 +107,8 @@ class Guarded:
         seen = look.watcher.seen()
         found = deciding.judged(turn, seen.calls, repairs=self._repairs, refusals=self._reasks)
         acted = [one for one in found if one.mode == "enforce"]
+        if seen.failed and acted:
+            return await self.fail(look, {one.position for one in acted})
         out = {one.position for one in acted if one.action != "pause"}
         keep = frozenset(range(len(seen.calls))) - out
         if out and not keep:
@@ -118,6 +120,12 @@ class Guarded:
             if done:
                 return response
         return await self.deliver(look, [one for one in acted if one.action != "pause"])
+
+    async def fail(self, look: Look, out: set[int]) -> web.StreamResponse:
+        """Hand on the provider's error without these calls: they may be half, and nobody is asked about such a one."""
+        take_over(self.turn, look, dropped=False)
+        keep = frozenset(range(len(look.watcher.calls))) - out
+        return await self.outlet.finish(look.watcher.release(keep) if look.watcher.holding else self.passing)
 
     async def refuse(self, look: Look, objections: Sequence[Objection]) -> web.StreamResponse | None:
         """Tell the model what it gets for calls that nobody carries out, and ask again; at most so often."""
