@@ -103,7 +103,7 @@ class Items:
 
     def _twice(self, place: Place, put: PutBack) -> set[int]:
         """The client's copies of items that are put back: it was given some of them, but no calls."""
-        given = [item for raw in put.before for item in _items_in(raw) if kind_of(item) not in CALLS]
+        given = [item for raw in put.before for item in items_in(raw) if kind_of(item) not in CALLS]
         last = place.end - bool(put.calls or put.after)  # something may stand behind the last one
         items = self._history.items
         return {at for at in range(place.start, last) if given and any(_is_same(items[at], one) for one in given)}
@@ -158,7 +158,7 @@ class Items:
         end = self._spans[place.end - 1][1]
         items = self._history.items
         ids = [item.get("call_id") for item in items[place.start : place.end] if kind_of(item) in CALLS]
-        ids += [item.get("call_id") for _, raw in put.calls for item in _items_in(raw)]
+        ids += [item.get("call_id") for _, raw in put.calls for item in items_in(raw)]
         if len(put.after) != len(put.calls) or (all(ids) and len(set(map(str, ids))) == len(ids)):
             return [(end, end, b"".join([b"," + flat(one) for one in put.after]))]
         found: list[Splice] = []
@@ -173,7 +173,8 @@ class Items:
         return found
 
 
-def _items_in(raw: bytes) -> list[Fields]:
+def items_in(raw: bytes) -> list[Fields]:
+    """The items of what is put back: one, or a list."""
     found = peek(raw)
     return [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, dict)]
 

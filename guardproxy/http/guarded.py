@@ -37,6 +37,9 @@ class Guarded:
         self.turn = turn
         self.rounds: list[bytes] = []
         """Messages that stand behind the client's from now on: what was refused, with what it was told."""
+        self.told = 0  # so many of them the provider has
+        self.rest: tuple[bytes, ...] = ()
+        """What calls of the answer get that nobody asks about, nor sends back."""
         self._reasks = self._repairs = self.retries = 0
         self.drop: DropCalls | None = None
         self.passing = b""  # of a whole answer: what nobody wants to judge
@@ -150,6 +153,7 @@ class Guarded:
     def add(self, look: Look, after: Sequence[bytes]) -> None:
         """The answer that the client does not get stands in the conversation from now on, with what it is told."""
         self.rounds += [self.turn.surface.sound(look.watcher.raw_message()), *after]
+        self.rest = ()
         self._said = look.watcher.joint().text
 
     def passed(self, look: Look | None, error_type: str = "") -> None:
@@ -230,6 +234,7 @@ class Guarded:
         turn = self.turn
         joint = turn.joint
         deciding.closed(turn)
+        turn.outcome.untold = (*self.rounds[self.told :], *self.rest)
         flowed = joint.text if joint else ""
         turn.outcome.own(GAP.join(part for part in (flowed, text) if part))
         own_words.keep(turn, flowed=flowed, before=tuple(self.rounds), said=self._said)
