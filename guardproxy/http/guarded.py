@@ -211,6 +211,8 @@ class Guarded:
             after = turn.surface.results([raw[at] for at in sorted(texts)], [texts[at] for at in sorted(texts)])
         said = self._said
         turn.outcome.text = GAP.join(part for part in (said, turn.outcome.text) if part)
+        if said and turn.outcome.answer == "empty":  # the last attempt was, the answer is not
+            turn.outcome.answer = "text"
         if turn.outcome.stands:
             turn.outcome.stands = GAP.join(part for part in (said, turn.outcome.stands) if part)
             own_words.keep(turn, flowed=said, before=tuple(self.rounds), said=said)

@@ -220,6 +220,27 @@ async def test_of_an_answer_that_fails_no_call_is_judged(store: Store, name: str
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("name", SURFACES)
+async def test_a_model_that_says_nothing_more_to_a_refusal(store: Store, name: str, stream: bool) -> None:
+    """What it said before is the answer: the run goes on with it, and the refusal stands there."""
+    surface = SURFACES[name]
+    said: list[Json] = [{"role": "user", "content": "Clean up."}]
+    async with live(store, surface=surface, policy={"refuse": "enforce"}, tools={"deny": ["delete"]}) as running:
+        running.provider.script = then(
+            Said("I clean up.", calls=BOTH[1:]), Said("", number=2), Said("Fine.", number=3), Said("Bye.", number=4)
+        )
+        for words in ("And?", "And now?", ""):
+            asked = surface.request({"model": "m", "messages": said, "tools": TOOLS})
+            answer = await running.post({**asked, "stream": stream}, {"x-guardproxy-session-id": f"{name}-{stream}"})
+            message, _, _ = surface.answer(answer.body, stream=stream)
+            said += [message, {"role": "user", "content": words}]
+        assert [one["content"] for one in said[1::2]] == ["I clean up.", "Fine.", "Bye."]
+        last = running.provider.got[-1].json
+        assert paired(last["messages"]) if name == "chat" else surface.sound(last)
+        assert [one["role"] for one in surface.messages(last)][:3] == ["user", "assistant", "tool"]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 async def test_an_approved_call_is_released_once(store: Store, stream: bool) -> None:
     async with live(store, tools={"approval": ["delete"]}) as running:
         running.provider.script = then(Said(calls=BOTH[1:]), Said("deleted"))
