@@ -207,7 +207,8 @@ class Guarded:
         if objections:
             raw = look.watcher.raw_calls()
             texts = {one.position: one.text for one in objections}
-            calls = [(at, turn.surface.sound(raw[at])) for at in sorted(texts)]
+            whole = look.watcher.raw_message()
+            calls = [(at, turn.surface.placed(whole, at, turn.surface.sound(raw[at]))) for at in sorted(texts)]
             after = turn.surface.results([raw[at] for at in sorted(texts)], [texts[at] for at in sorted(texts)])
         said = self._said
         turn.outcome.text = GAP.join(part for part in (said, turn.outcome.text) if part)
