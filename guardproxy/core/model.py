@@ -127,6 +127,7 @@ class Ask:
     defaults: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # in the schemas of the tools called
     aside: bool = False  # it costs, but is no turn of any run
     background: bool = False  # the provider makes the answer whoever listens
+    held_tokens: int = 0  # of what the provider has of the conversation, and the request does not, as far as is known
 
 
 @value
@@ -222,7 +223,8 @@ class Episode:
 class Usage:
     """Tokens of one attempt. `estimated` where the provider did not say.
 
-    `input` includes cached ones and cache writes, `output` includes reasoning, `cache_write` one-hour writes.
+    `input` includes cached ones and cache writes, sound and pictures; `output` includes reasoning, sound and pictures,
+    of which -1 = the provider did not say; `cache_write` one-hour writes.
     """
 
     input: int = 0
@@ -232,6 +234,10 @@ class Usage:
     reasoning: int = 0
     estimated: bool = False
     cache_write_1h: int = 0
+    audio: int = 0
+    image: int = 0
+    audio_output: int = -1
+    image_output: int = -1
 
 
 class Line(NamedTuple):  # a tuple: nine are made for every request, and sent as they are
