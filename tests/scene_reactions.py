@@ -1,6 +1,6 @@
-"""What clients make of answers that are not what they asked for: structured output, and a conversation too long.
+"""What clients make of answers: structured output, a conversation too long, results in the order of their finishing.
 
-How each of them goes on is in `clients/README.md`, 1 and 4, and in the recordings there.
+How each of them goes on is in `clients/README.md`, 1, 4 and 8, and in the recordings there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 
 from tests.live import Json
 from tests.scene_loops import same
-from tests.scenes import Move, Scene, act, say, system, user
+from tests.scenes import Move, Scene, act, both, say, system, user
 from tests.thresholds import Thresholds
 
 
@@ -81,8 +81,8 @@ def shorter(*kept: Json) -> tuple[Json, ...]:
 
 
 def reactions(t: Thresholds) -> list[Scene]:
-    """Surprises 1 and 4."""
-    return [*_structured(t), *_too_long()]
+    """Surprises 1, 4 and 8."""
+    return [*_structured(t), *_too_long(), *_orders(t)]
 
 
 def _structured(t: Thresholds) -> list[Scene]:
@@ -160,4 +160,30 @@ def _too_long() -> list[Scene]:
                 refused(words, anew=shorter()),
             ],
         }.items()
+    ]
+
+
+FINISHED = ((2, 1, 0), (1, 0, 2), (0, 2, 1), (2, 0, 1), (0, 1, 2))
+"""The orders in which Claude Code was seen to send three results."""
+
+
+def three(number: int, *told: str) -> Move:
+    """Three calls at once, with one result each."""
+    calls = [("read", {"path": f"{name}.txt"}, one) for name, one in zip("abc", told, strict=True)]
+    return both(*calls, order=FINISHED[number % len(FINISHED)])
+
+
+def _orders(t: Thresholds) -> list[Scene]:
+    batch = t("repeated_call", "batch")
+    return [
+        Scene(
+            "results in the order of their finishing, each time another: one loop",
+            [three(number, "one", "two", "three") for number in range(batch.whole())],
+            batch.ladder(),
+            "repeated_call",
+        ),
+        Scene(
+            "results in the order of their finishing, with news",
+            [three(number, *(f"{name}{number * 7919}" for name in "abc")) for number in range(6)],
+        ),
     ]

@@ -13,9 +13,13 @@ from types import ModuleType
 
 import pytest
 
+from guardproxy.api import SURFACES as SPOKEN
+from guardproxy.api._too_long import too_long
 from guardproxy.core.terms import LONGEST_HOLD_S
+from guardproxy.errors import BadAsk
 from guardproxy.http import outlet
 from guardproxy.store.redis import Store
+from tests.core.test_advice import TEXTS
 from tests.http.test_approving import asked_of, desk
 from tests.http.test_room import budget, counters
 from tests.http_store import held
@@ -207,3 +211,76 @@ def test_nobody_is_held_longer_than_clients_wait() -> None:
     """OpenHands gives up after 300 s, the others after 600."""
     assert LONGEST_HOLD_S < 300
     assert outlet.ALIVE_S * 4 < LONGEST_HOLD_S
+
+
+# ------------------------------------------------------------------------------------------------ what we say
+
+
+QUOTED = [
+    "Error: This model's maximum context length is 8192 tokens (context_length_exceeded)",
+    "prompt is too long: 213462 tokens > 200000 maximum",
+    "Your input exceeds the context window of this model",
+    "The input token count (1250000) exceeds the maximum number of tokens allowed",
+    "input is too long for requested model; please reduce the length of the messages",
+    "the request exceeds the available context size",
+]
+COMPACTS = re.compile(
+    r"prompt is too long|input is too long|exceeds the (?:context|available)|input token count|maximum prompt length|"
+    r"reduce the length|maximum context|context[_ ](?:length|window|size)|too many tokens|request too large",
+    re.IGNORECASE,
+)
+"""What clients look for in an error."""
+
+
+@pytest.mark.parametrize("name", SURFACES)
+def test_nothing_of_ours_reads_like_a_refused_length(name: str) -> None:
+    """Clients would compact and ask again, without end: in none of the errors that we answer, whatever they quote."""
+    for text in (*QUOTED, *(text for _, text in TEXTS)):
+        wrong = BadAsk(f"[guardproxy] Found by f: {text}", code="session_cut")
+        for told in (SPOKEN[name].error(wrong), SPOKEN[name].failure(wrong)):
+            assert not too_long(400, told), text
+            assert not COMPACTS.search(told.decode()), text
+    assert SPOKEN[name].error(BadAsk("the run has no room left")).count(b"the run has no room left") == 1
+
+
+@EVERYWHERE
+async def test_a_run_that_is_ended_may_have_read_of_lengths(store: Store, surface: ModuleType) -> None:
+    """The final texts say what was found, and so does the error after them: but in words that no client acts upon."""
+    async with live(store, surface=surface) as running:
+        task, messages = unique("task"), [{"role": "user", "content": unique("task")}]
+        for number in range(12):
+            call = ("read", "{}", f"call_{task[-6:]}{number:04d}")
+            running.provider.script = lambda _got, call=call: Said(None, [call])
+            answer = await ask(running, messages, task, stream=False)
+            messages += [Said(None, [call]).message(), {"role": "tool", "tool_call_id": call[2], "content": QUOTED[0]}]
+            if answer.status == 400:
+                break
+        assert answer.verdict == "cut"
+        assert b"maximum-context-length is 8192 tokens" in answer.body
+        assert not COMPACTS.search(answer.body.decode())
+
+
+MARK = {"cache_control": {"type": "ephemeral"}}
+
+
+@BOTH
+async def test_a_mark_for_the_cache_that_wanders_moves_no_text(store: Store, stream: bool) -> None:
+    """Claude Code marks the newest block of each request; what we said before stands where it stood, byte for byte."""
+    task = unique("task")
+    async with live(store, surface=SURFACES["messages"]) as running:
+        running.provider.script = lambda _got: Said(None, [("read", "{}", "toolu_x")])
+        turns: list[Json] = [{"role": "user", "content": [{"type": "text", "text": task}]}]
+        verdicts, sent = [], []
+        for number in range(5):
+            marked = [*turns[:-1], {**turns[-1], "content": [{**turns[-1]["content"][0], **MARK}]}]
+            body = {"model": "m", "max_tokens": 9, "messages": marked, "stream": stream, "tools": [{"name": "read"}]}
+            answer = await running.post(body)
+            verdicts.append(answer.verdict)
+            sent.append(running.provider.got[-1].json["messages"])
+            made = {"type": "tool_use", "id": f"toolu_{number:06d}", "name": "read", "input": {}}
+            found = {"type": "tool_result", "tool_use_id": made["id"], "content": "same"}
+            turns += [{"role": "assistant", "content": [made]}, {"role": "user", "content": [found]}]
+        assert verdicts == ["pass", "pass", "observe", "nudge", "firm"]
+        told = sent[3][6]["content"][0]
+        assert "[guardproxy]" in told["content"]
+        assert told == sent[4][6]["content"][0] | MARK
