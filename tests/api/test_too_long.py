@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from guardproxy.api._too_long import unlike
 from guardproxy.api.chat import too_long
 
 OPENAI = (
