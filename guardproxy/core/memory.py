@@ -17,7 +17,6 @@ from guardproxy.core.windows import chosen
 REARMS = 3
 """How often new words of the user open a closed thread again."""
 
-
 ONCE = ("turns", "tool_calls", "requests", "concurrent_requests")
 """What another attempt of a turn does not hold again."""
 
