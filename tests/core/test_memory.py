@@ -427,6 +427,9 @@ COMPARED = (
     declared=st.booleans(),
     one_id=st.booleans(),
 )
+@example(  # two were given one answer, and both have gone on from it
+    moves=[("drop", 2), ("say", 2), ("speak", 2), ("speak", 2)], limited=False, declared=False, one_id=False
+)
 @example(  # a run is found by the history at which it was given the round, not by what it was asked since
     moves=[("f", 2), ("drop", 2), ("examples", 2), ("say", 2)], limited=False, declared=False, one_id=False
 )
