@@ -55,7 +55,12 @@ class Tenant:
         return f"{self.key}{SEPARATOR}" if self.key else ""
 
     def may_ask(self, model: str) -> None:
-        """`BadAsk` for a model that the key is not for: 404, as providers say it of a model one has no access to."""
+        """`BadAsk` for a model that the key is not for: 404, as providers say it of a model one has no access to; and
+        for a key in its place, which would be logged and counted as one.
+        """
+        if masked(model) != model:
+            said = "a key stands in `model`, from where it would be passed on and logged; name the model there"
+            raise BadAsk(said, code="misplaced_api_key", param="model")
         if self.models and not matches(model, self.models):
             said = f"the model {model[:200]!r} does not exist for this key; it may use {', '.join(self.models)}"
             raise BadAsk(said, status=404, code="model_not_found", param="model")

@@ -190,3 +190,4 @@ class Closing:
     pause: str = ""  # who pauses the session now (`store.runs.WHO`); `pause_why` says why
     pause_why: str = ""
     charge: tuple[int, ...] = ()  # what the payer's row gets (`core.usage.Charge.numbers`)
+    later: tuple[str, ...] = ()  # of an answer made in the background: its name, and how it is priced while it is owed

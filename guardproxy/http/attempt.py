@@ -13,7 +13,7 @@ from aiohttp import web
 
 from guardproxy.core.edit import Edit, ForbidTools, PutBack
 from guardproxy.errors import UpstreamError
-from guardproxy.http import deciding, relay
+from guardproxy.http import background, deciding, relay
 from guardproxy.http.exchange import Answer
 from guardproxy.http.look import Look, not_json
 
@@ -106,9 +106,10 @@ async def give_up(run: Guarded, error_type: str, look: Look | None = None) -> we
 
 async def _relay(run: Guarded, answer: Answer, look: Look) -> None:
     done = run.turn.outcome
+    feed = background.heard(run.turn, look) if run.turn.ask.background else look.feed
     while chunk := await answer.piece():
         done.first_chunk()
-        out = look.feed(chunk)
+        out = feed(chunk)
         if out:
             await run.outlet.write(out)
         elif look.watcher.holding:

@@ -11,7 +11,7 @@ from guardproxy.core.fact import pack
 from guardproxy.core.model import Message, Rung
 from guardproxy.core.tool_rules import first
 from guardproxy.core.view import Closing, View
-from guardproxy.http import charging, room, shaping
+from guardproxy.http import background, charging, room, shaping
 from guardproxy.http.opening import scope
 from guardproxy.telemetry.record import record_of
 
@@ -64,6 +64,8 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
     told.record = record_of(report, partial(proxy.sealer.seal_told, view.session) if report.advice else None)
     told.charge = charging.charge(turn, report).numbers()
     told.status, told.waits_for, told.ledger = status_after(turn), done.waits_for, ledger_of(turn, view)
+    if done.background or done.goes_on:
+        told.later = background.later(turn, report)
     if done.too_long or done.hosted:
         told.facts = _facts(turn)
     if episode:

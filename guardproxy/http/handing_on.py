@@ -31,9 +31,9 @@ async def hand_on(
     await response.prepare(request)
     try:
         async for chunk in answer.content.iter_any():
-            await response.write(chunk)
             if sees is not None:
                 sees(chunk)
+            await response.write(chunk)
     except ConnectionResetError:
         return response
     except (ClientError, TimeoutError):

@@ -147,6 +147,7 @@ def closing(value: Closing, *, swept: bool = False) -> tuple[bytes, ...]:
             value.pause,
             value.pause_why,
             value.charge,
+            value.later,
         )
     )
     return (head, value.record, bare(value.facts), *value.episodes, *value.ledger.values())

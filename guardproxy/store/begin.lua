@@ -250,8 +250,8 @@ end
 
 local counts, any = {}, #short > 0
 local rare = (extra or approval ~= '') and pack(raised or {}, '', '', approval, verdict)
-local carried = asked[4] and byte(links[1]) ~= 42 -- its newest round was given out under this head, see settle.lua
-  and (asked[4] ~= MANY or call('EXISTS', P .. 'm:' .. links[1]) == 1)
+local carried = asked[4] and byte(links[1]) ~= 42 -- its newest round was given out under this head
+if carried and asked[4] == MANY then carried = call('EXISTS', P .. 'm:' .. links[1]) == 1 end -- and is not left behind
 local before = put('<i8i8i8', since, status, missing + (carried and 2 or 0))
 local function answer_now(admitted, standing) -- each local of outside costs something with every turn
   local thread, steps, more = name, t.steps, ''

@@ -23,6 +23,7 @@ from guardproxy.store._scripts import USUAL, Retention, sources
 from guardproxy.store._server import OnChange
 from guardproxy.store.approvals import Approvals
 from guardproxy.store.audit import Audit
+from guardproxy.store.background import Background
 from guardproxy.store.chains import Chains
 from guardproxy.store.checkpoints import Checkpoints
 from guardproxy.store.erasures import Erasures
@@ -82,6 +83,7 @@ class Store:
         self.runs = Runs(client, kept.runs_ms)
         self.registry = Registry(client)
         self.chains = Chains(client)
+        self.background = Background(client)
         self.policies = Policies(client)
         self.checkpoints = Checkpoints(client)
         self.tokens = Tokens(client)
@@ -90,8 +92,7 @@ class Store:
         self.usages = Usages(client, self._register)
         self.erasures = Erasures(client)
         self.schema = Schema(client)
-        self._orgs: set[str] = set()
-        self._orgs_of = 0
+        self._orgs, self._orgs_of = set[str](), 0
         self._known = Memo[str, bool](KNOWN)
 
     @classmethod
@@ -294,6 +295,5 @@ def _key(org: str) -> bytes:
 
 def _list(reply: object) -> list[Any]:
     if not isinstance(reply, list):
-        message = "the store gave an answer that cannot be read"
-        raise StoreError(message)
+        raise StoreError("the store gave an answer that cannot be read")
     return reply
