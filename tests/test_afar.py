@@ -72,6 +72,10 @@ async def test_sessions(run: Run, api: Api) -> None:
     assert (code, err) == (0, "")
     assert out.splitlines()[0].split()[:3] == ["session", "state", "outcome"]
     assert out.splitlines()[1].split()[:2] == ["run-1", "active"]
+    assert out.endswith("other organisations: default, spare (--org NAME)\n")
+    assert "other organisations: acme, spare (--org NAME)" in (await run("sessions", "list"))[1]
+    await api.token("hers", "owner", org=admin_api.ORG)
+    assert "other organisations" not in (await run("sessions", "list", *org, who="hers"))[1]
     assert "no session of agent orders is there" in (await run("sessions", "list", "--agent", "orders", *org))[1]
     assert (
         "no run of the last day of agent orders in"

@@ -40,6 +40,9 @@ LISTED = 1000
 """Runs that are looked at for a list: 40 ms for the store and for who asks."""
 
 
+ORGS = 200
+"""Other organisations that are looked at, for whether they have any."""
+
 DIGITS = 8
 """Digits of an agent's digest that are shown: enough to tell one's agents apart."""
 
@@ -126,6 +129,11 @@ class Runs:
             if agent == run.agent or (len(agent) >= DIGITS and run.digest.startswith(agent)):
                 found.append(run)
         return found[skip:]
+
+    async def elsewhere(self) -> list[str]:
+        """Other organisations that have runs."""
+        orgs = [one for one in await self._store.orgs() if one != self._org]
+        return [one for one in orgs[:ORGS] if await self._store.list_sessions(one, 1)]
 
     async def panic(self) -> bool:
         """Whether every intervention is switched off."""
