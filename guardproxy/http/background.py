@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from guardproxy.api import said_twice
+from guardproxy.api import SPREAD, said_twice
 from guardproxy.core import pricing
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.model import Usage
@@ -89,8 +89,13 @@ def refuse(turn: Turn) -> None:
     limited = next((one for one in turn.dues if one.budget.dimension not in FREE), None)
     if limited is None:
         return
-    if twice := said_twice(turn.body.plain, ("background", "deferred", bound)):
+    keys = ("background", "deferred", bound)
+    if twice := said_twice(turn.body.plain, keys):
         raise BadAsk(f"`{twice}` is given twice; which one holds is not plain.", code="invalid_json", param=twice)
+    spread = turn.ask.parsed.get(SPREAD)
+    if isinstance(spread, dict) and not {*map(str.lower, spread)}.isdisjoint(keys):
+        told = f"`{SPREAD}` is not where to ask for an answer in the background, or to bound it: do so beside it."
+        raise BadAsk(told, code="unsupported_value", param=SPREAD)
     if turn.ask.background and turn.ask.max_tokens is None:
         said, kind = DIMENSIONS[limited.budget.dimension].setting, limited.budget
         told = (

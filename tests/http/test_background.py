@@ -433,6 +433,9 @@ async def test_what_is_said_twice_is_refused(store: Store, said: str) -> None:
         Maker(running)
         answer = await running.post(f'{{"model":"m","input":"hi",{said}}}'.encode())
         assert (answer.status, answer.json["error"]["code"]) == (400, "invalid_json")
+        for key in ('"Background":true', '"max_output_tokens":9'):  # LiteLLM spreads it over the body
+            answer = await running.post(f'{{"model":"m","input":"hi","extra_body":{{{key}}}}}'.encode())
+            assert (answer.status, answer.json["error"]["param"]) == (400, "extra_body")
         assert running.provider.got == []
 
 
