@@ -39,8 +39,8 @@ class Said:
 
     `front`: items that stand before the next request's, or, of an answer of ours, before it: results of calls that the
     client never saw, rounds that were sent back. `message`: the answer as it was kept, where it was; `instead`: what an
-    answer of ours says for the model. `put`: what was put back into the request. `tokens`: what the provider has of
-    the conversation after it; 0 = not known.
+    answer of ours says for the model. `put`: what was put back into the request. `tokens`: what the provider has of the
+    conversation after it; 0 = not known.
     """
 
     text: str

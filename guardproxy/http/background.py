@@ -93,7 +93,7 @@ def refuse(turn: Turn) -> None:
     if twice := said_twice(turn.body.plain, keys):
         raise BadAsk(f"`{twice}` is given twice; which one holds is not plain.", code="invalid_json", param=twice)
     spread = turn.ask.parsed.get(SPREAD)
-    if isinstance(spread, dict) and not {*map(str.lower, spread)}.isdisjoint(keys):
+    if isinstance(spread, dict) and not {*map(str.casefold, spread)}.isdisjoint(keys):
         told = f"`{SPREAD}` is not where to ask for an answer in the background, or to bound it: do so beside it."
         raise BadAsk(told, code="unsupported_value", param=SPREAD)
     if turn.ask.background and turn.ask.max_tokens is None:

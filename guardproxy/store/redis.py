@@ -134,13 +134,13 @@ class Store:
         """Trip 1: resolve, recognise a retry, append, check and hold. The same answer for the same token."""
         org = opening.org
         await self._register(org)
-        # A conversation that this worker has seen is known to the store, mostly up to the last round: the older ones
-        # are sent only if they are asked for. That is a guess about cost; the answer is the same.
+        # Of a conversation that this worker has seen the store knows mostly all but the last round: the older ones are
+        # sent only if it asks. That is a guess about cost; the answer is the same. It also asks if that one has grown.
         who = f"{org} {opening.identity.session} {opening.identity.head}"
         known = self._known[who]
         reply = await self._client.run("begin", _key(org), _codec.opening(opening, newest=NEWEST if known else 0))
-        if reply == 0:
-            reply = await self._client.run("begin", _key(org), _codec.opening(opening))
+        if reply == 0 or isinstance(reply, bytes):
+            reply = await self._client.run("begin", _key(org), _codec.opening(opening, asked=reply))
         if not known:
             self._known.keep(who, True)
         return _codec.view(reply, opening)

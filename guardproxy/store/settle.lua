@@ -116,7 +116,7 @@ end
 if not s then head = '' end
 
 -- A round was given to one run, mostly: then a string will do.
-if s and run ~= '' and outcome == 'answered' then
+if s and run ~= '' and #links > 0 then
   local one, ttl = pack(count, now, run), asks and KEPT_TTL or LINK_TTL
   for i = 1, #links do
     local given = P .. 'n:' .. links[i]

@@ -601,6 +601,8 @@ SAYS = {
     "inside another": ('{"a":1,"c":{"a":1}}', ""),
     "in a text": ('{"a":"\\"a\\":1, \\"a\\":2"}', ""),
     "as a number": ('{"\\u0061":1,"a":2}', "a"),
+    "a sign that is folded": ('{"\u212a":1,"k":2}', "k"),
+    "its number": ('{"\\u212A":1,"k":2}', "k"),
     "no JSON": ('{"a":1,"a":', ""),
     "no object": ('["a","a"]', ""),
     "nothing": ("", ""),
@@ -609,7 +611,7 @@ SAYS = {
 
 @pytest.mark.parametrize(("body", "key"), SAYS.values(), ids=SAYS)
 def test_what_a_body_says_twice(body: str, key: str) -> None:
-    assert said_twice(body.encode(), ("a", "b")) == key
+    assert said_twice(body.encode(), ("a", "b", "k")) == key
 
 
 NAMED = {
