@@ -464,6 +464,29 @@ async def test_one_that_goes_on_with_an_answer_holds_what_the_provider_has_of_it
         assert running.proxy.factor("mock-1") <= factor, "what the provider has is no sign of dense text"
 
 
+GUARDED = {"forbidden": {"deny": ["delete_*"]}, "allowed by people": {"approval": ["delete_*"]}}
+
+
+@pytest.mark.parametrize("tools", GUARDED.values(), ids=GUARDED)
+async def test_calls_that_nobody_may_have_unjudged(store: Store, tools: Json) -> None:
+    """What is fetched later is not looked into: so it is not asked for where a call in it may be forbidden."""
+    named = [{"type": "function", "name": "delete_all", "parameters": {"type": "object"}}]
+    policy = {"refuse": "enforce"}
+    async with live(store, surface=responses, tools=tools, policy=policy) as running:
+        Maker(running)
+        body = {"model": "m", "input": unique("hi"), "background": True}
+        for stream in (False, True):
+            answer = await running.post(body | {"tools": named, "stream": stream})
+            assert (answer.status, answer.json["error"]["param"]) == (400, "background")
+        assert running.provider.got == []
+        assert (await running.post(body)).status == 200, "it has no calls"
+    async with live(store, tools=tools, policy=policy) as running:
+        chats = [{"type": "function", "function": one} for one in named]
+        asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "deferred": True, "tools": chats}
+        answer = await running.post(asked)
+        assert (answer.status, answer.json["error"]["param"]) == (400, "deferred")
+
+
 async def test_one_that_was_not_asked_for_is_charged_in_full_all_the_same(store: Store) -> None:
     async with live(store, surface=responses, budgets=LIMITED) as running:
         maker = Maker(running)
