@@ -37,12 +37,13 @@ ID = "resp_68aF"
 class Maker:
     """A provider that makes answers in the background; `status` and `usage` are how it stands with all of them."""
 
-    def __init__(self, running: Live) -> None:
+    def __init__(self, running: Live | None = None) -> None:
         self.status, self.answer = "in_progress", ID
         self.usage: Json | None = None
         self.text = ""
         self.broken = asyncio.Event()
-        running.provider.script = self.says
+        if running is not None:
+            running.provider.script = self.says
 
     def response(self, status: str = "") -> Json:
         said = [{"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text"}]}]
