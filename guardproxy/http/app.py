@@ -189,8 +189,7 @@ class Proxy:
             self.arriving -= 1
 
     async def _route(self, request: Request, target: Target) -> Response:
-        tenant = request.tenant
-        surface = target.surface
+        tenant, surface = request.tenant, target.surface
         if surface is None or request.method == "OPTIONS" or passing.websocket(request):
             return await unread.timed(self, request.method, passing.forward(self, request, target, tenant))
         if request.method != "POST":

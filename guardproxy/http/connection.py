@@ -65,6 +65,7 @@ class Connection(asyncio.Protocol):
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             with suppress(OSError):  # it is gone already
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._server.closing:
             made.close()
 
@@ -134,8 +135,6 @@ class Connection(asyncio.Protocol):
             raise
         else:
             self._answered(request, keep=answer.keep_alive)
-        finally:
-            self.task = None
 
     async def _fail(self, request: Request) -> None:
         """Nobody has answered."""

@@ -51,8 +51,10 @@ class Incoming:
         """Why what came could not be read on."""
         self._connection = connection
         self._parser = httptools.HttpRequestParser(self)
+        self._bodied: Request | None = None  # that wishes for another protocol, and has a body
+        self._again = False  # its head is read once more
         self._quiet = 0  # bytes since the last that said something
-        self._url = b""
+        self._url, self._size = b"", 0
         self._headers: list[tuple[str, str]] = []
         self._lower: dict[str, str] = {}
 
@@ -63,7 +65,8 @@ class Incoming:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as asked:
             self._parser = httptools.HttpRequestParser(self)
-            return data[asked.args[0] :]
+            rest = data[asked.args[0] :]
+            return rest if self._bodied is None else self._body_of(self._bodied, rest)
         except httptools.HttpParserError as error:
             if not self.deaf:
                 self._malformed(type(error).__name__)
@@ -73,6 +76,14 @@ class Incoming:
         if self.coming is not None:
             self.coming.news()
         return b""
+
+    def _body_of(self, request: Request, rest: bytes) -> bytes:
+        """httptools leaves the body of such a request unread; a new parser is told how long it is, and goes on."""
+        self._bodied, self._again = None, True
+        framing = "Transfer-Encoding: chunked" if request.length is None else f"Content-Length: {request.length}"
+        self._parser.feed_data(f"POST / HTTP/1.1\r\n{framing}\r\n\r\n".encode())
+        self._again = False
+        return self.feed(rest) if rest else b""
 
     def over(self, error: Exception) -> None:
         """Nothing more will come."""
@@ -95,11 +106,13 @@ class Incoming:
 
     def on_message_begin(self) -> None:
         """Part of httptools' protocol."""
+        if self._again:
+            return
         if len(self.waiting) >= AHEAD:
             self.waiting[-1].keep_alive, self.deaf = False, True
             raise ValueError
         self.heading, self.begun_s = True, self._connection.seen_s
-        self._url, self._headers, self._lower = b"", [], {}
+        self._url, self._size, self._headers, self._lower = b"", 0, [], {}
 
     def on_url(self, url: bytes) -> None:
         """Part of httptools' protocol."""
@@ -111,17 +124,23 @@ class Incoming:
         """Part of httptools' protocol. Trailers are counted, and left out."""
         headers, lower = self._headers, self._lower
         spelled, low = _names.get(name) or _known(name)
-        text = value.decode("utf-8", "surrogateescape")
+        text = value.rstrip(b" \t").decode("utf-8", "surrogateescape")
         headers.append((spelled, text))
-        if len(headers) > MAX_HEADERS or len(name) > MAX_LINE or len(value) > MAX_LINE:
+        self._size += len(name) + len(value)
+        if len(headers) > MAX_HEADERS or (self._size > MAX_LINE and self._too_long(name, value)):
             raise ValueError
         if low not in lower:
             lower[low] = text
         elif low in ("content-length", "transfer-encoding"):
             raise ValueError  # how long it is may not be said twice
 
+    def _too_long(self, name: bytes, value: bytes) -> bool:
+        return self._size > MAX_HEAD or len(name) > MAX_LINE or len(value) > MAX_LINE
+
     def on_headers_complete(self) -> None:
         """Part of httptools' protocol."""
+        if self._again:
+            return
         parser, lower, self._quiet = self._parser, self._lower, 0
         method, version = parser.get_method(), parser.get_http_version()
         path = self._url.decode("utf-8", "surrogateescape")
@@ -138,6 +157,8 @@ class Incoming:
         elif lower.get("transfer-encoding", "chunked").strip().lower() != "chunked":
             raise ValueError
         self.heading, self.coming, self._headers, self._lower = False, request, [], {}
+        if parser.should_upgrade() and request.body_exists:
+            self._bodied = request
         self.waiting.append(request)
 
     def on_body(self, part: bytes) -> None:
@@ -148,6 +169,8 @@ class Incoming:
 
     def on_message_complete(self) -> None:
         """Part of httptools' protocol."""
+        if self._bodied is not None:  # it has yet to be read
+            return
         coming, self.coming, self._quiet = self.coming, None, 0
         if coming is not None:
             coming.arrived = True
