@@ -78,7 +78,7 @@ class Incoming:
         return b""
 
     def _body_of(self, request: Request, rest: bytes) -> bytes:
-        """httptools leaves the body of such a request unread; a new parser is told how long it is, and goes on."""
+        """Httptools leaves the body of such a request unread; a new parser is told how long it is, and goes on."""
         self._bodied, self._again = None, True
         framing = "Transfer-Encoding: chunked" if request.length is None else f"Content-Length: {request.length}"
         self._parser.feed_data(f"POST / HTTP/1.1\r\n{framing}\r\n\r\n".encode())

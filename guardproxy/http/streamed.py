@@ -39,8 +39,7 @@ class Streamed:
             return
         self._request, status, pairs = request, self.status, self._pairs
         size = next((value for name, value in pairs if name.lower() == "content-length"), None)
-        none = status in BODILESS or status < 200
-        self._mute = none or request.method == "HEAD"
+        self._mute = none = status in BODILESS or status < 200 or request.method == "HEAD"
         framing = None
         if size is not None:
             self._left = int(size)
@@ -64,7 +63,7 @@ class Streamed:
         request = self._request
         if not data or request is None:
             return
-        if self._chunked and not self._mute:
+        if self._chunked:
             head, self._head = self._head, b""
             request.send(b"%b%x\r\n%b\r\n" % (head, len(data), data))
         else:
@@ -89,7 +88,7 @@ class Streamed:
             self.keep_alive = False
         self._left = -1
         self.begin()
-        if self._chunked and not self._mute:
+        if self._chunked:
             request.send(b"0\r\n\r\n")
         if request.clogged:
             await request.drain()

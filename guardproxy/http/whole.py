@@ -62,9 +62,10 @@ class Whole:
         pairs = self._pairs if self._headers is None else list(self._headers.items())
         body, status = self.body, self.status
         none = status in BODILESS or status < 200
+        mute = none or request.method == "HEAD"
         size = None if none else f"Content-Length: {len(body)}"
-        head = head_of(request, status, pairs, size, typed=bool(body) and not none)
-        if none or request.method == "HEAD":
+        head = head_of(request, status, pairs, size, typed=bool(body) and not mute)
+        if mute:
             request.send(head)
         elif len(body) > AT_ONCE:
             request.send(head)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+
+from aiohttp import web
 
 from guardproxy.http.request import MalformedBody, Request
 from guardproxy.http.server import Server
@@ -63,7 +66,7 @@ class Client:
     async def rest(self) -> bytes:
         """All until the other side ends; also where it does so with a reset."""
         came = b""
-        with suppress(ConnectionResetError):
+        with suppress(ConnectionError):
             while part := await self.within(self.reader.read(1 << 16)):
                 came += part
         return came
@@ -77,9 +80,12 @@ class Client:
 class Serving:
     """A running server."""
 
-    server: Server
     port: int
+    handler: Handler
     malformed: int = 0
+
+    def __post_init__(self) -> None:
+        self.server = Server(self.handler, self.count)
 
     def count(self) -> None:
         """One more request that is no HTTP."""
@@ -89,10 +95,14 @@ class Serving:
     async def client(self, receive: int = 0) -> AsyncIterator[Client]:
         """A connection. `receive`: bytes that its kernel takes unread."""
         sock = socket.socket()
-        sock.setblocking(False)  # noqa: FBT003
+        sock.setblocking(False)
         if receive:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
-        await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", self.port))
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", self.port))
+        except OSError:
+            sock.close()
+            raise
         reader, writer = await asyncio.open_connection(sock=sock, limit=1 << 20)
         try:
             yield Client(reader, writer)
@@ -104,7 +114,7 @@ class Serving:
 async def serving(handler: Handler) -> AsyncIterator[Serving]:
     """A server whose answers `handler` makes."""
     sock = socket.create_server(("127.0.0.1", 0))
-    made = Serving(Server(handler, lambda: made.count()), sock.getsockname()[1])
+    made = Serving(sock.getsockname()[1], handler)
     await made.server.listen(sock)
     try:
         yield made
@@ -117,3 +127,24 @@ async def until(happens: Callable[[], object]) -> None:
     async with asyncio.timeout(SECONDS):
         while not happens():
             await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def theirs(handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> AsyncIterator[int]:
+    """aiohttp's server, the measure of ours; its port."""
+    server = await asyncio.get_running_loop().create_server(web.Server(handler), "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def spoken(port: int, asks: str) -> tuple[bytes, bool]:
+    """What comes for it, without the time and the server's name, and whether the connection was kept."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(asks.encode())
+    came = b""
+    with suppress(TimeoutError):
+        while part := await asyncio.wait_for(reader.read(1 << 18), 0.1 if came else SECONDS):
+            came += part
+    kept = not reader.at_eof()
+    writer.close()
+    return re.sub(rb"(Date|Server): (?!mock|now)[^\r]*", rb"\1:", came), kept

@@ -354,7 +354,9 @@ async def test_what_is_no_http_is_answered_in_our_words(caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("begun", [False, True])
-async def test_a_failure_of_ours(begun: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_of_ours(
+    begun: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is said in a line, with its place; the client gets no half of an answer for a whole one."""
     monkeypatch.setattr(quiet.Quiet, "said", 0)
 

@@ -1,4 +1,4 @@
-"""What is a request and what is none. Whatever can be read in two ways is refused, and what stands behind it is lost."""
+"""What is a request and what is none. What can be read in two ways is refused, and what stands behind it is lost."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import pytest
 
 from guardproxy.http import incoming
 from guardproxy.http.incoming import AHEAD, MAX_HEAD, MAX_HEADERS, MAX_LINE
+from guardproxy.http.request import Request
+from guardproxy.http.whole import Whole
 from tests.http.raw import Echo, Serving, serving
 
 POST = "POST / HTTP/1.1\r\nHost: x\r\n"
@@ -102,10 +104,15 @@ async def test_what_is_no_request_is_answered_once_and_ends_the_connection(kind:
 async def test_it_does_not_matter_how_the_bytes_come(size: int) -> None:
     """A message's parts are the same, wherever a packet ends."""
     raw = (
-        "\r\nPOST /%C3%A9?a=b HTTP/1.1\r\nHost: x\r\nx-\xe9: \xff\r\nX-Two: 1\r\nx-two: 2\r\nContent-Length: 5\r\n\r\nhello"
-        f"{CHUNKED}3;ext=1\r\nabc\r\n2\r\nde\r\n0\r\nx-trailer: 1\r\n\r\n"
-        "GET /end HTTP/1.1\r\nConnection: close\r\n\r\n"
-    ).replace("x-\xe9", "x-e").encode("latin-1")
+        (
+            "\r\nPOST /%C3%A9?a=b HTTP/1.1\r\nHost: x\r\nx-e: \xff\r\nX-Two: 1\r\nx-two: 2\r\n"
+            "Content-Length: 5\r\n\r\nhello"
+            f"{CHUNKED}3;ext=1\r\nabc\r\n2\r\nde\r\n0\r\nx-trailer: 1\r\n\r\n"
+            "GET /end HTTP/1.1\r\nConnection: close\r\n\r\n"
+        )
+        .replace("x-\xe9", "x-e")
+        .encode("latin-1")
+    )
     echo = Echo()
     async with serving(echo) as running, running.client() as client:
         for at in range(0, len(raw), size):
@@ -117,9 +124,6 @@ async def test_it_does_not_matter_how_the_bytes_come(size: int) -> None:
 
 
 async def test_what_a_request_says() -> None:
-    from guardproxy.http.request import Request
-    from guardproxy.http.whole import Whole
-
     seen: list[Request] = []
 
     async def note(request: Request) -> Whole:
@@ -127,7 +131,9 @@ async def test_what_a_request_says() -> None:
         return Whole(200, [], b"")
 
     heads = [
-        "GET http://a/b HTTP/1.1\r\nX-One: 1\r\nx-one: 2\r\nx-\xe9:  \xff \t\r\nEmpty:\r\n\r\n".replace("x-\xe9", "x-e"),
+        "GET http://a/b HTTP/1.1\r\nX-One: 1\r\nx-one: 2\r\nx-\xe9:  \xff \t\r\nEmpty:\r\n\r\n".replace(
+            "x-\xe9", "x-e"
+        ),
         "OPTIONS * HTTP/1.0\r\n\r\n",
         "PUT / HTTP/1.0\r\nConnection: keep-alive\r\nContent-Type: Text/JSON; a=b\r\nContent-Length: 0\r\n\r\n",
         "DELETE / HTTP/1.1\r\nConnection: Close\r\nContent-Length: 3\r\n\r\nabc",
@@ -214,5 +220,3 @@ def test_names_that_clients_make_up_do_not_fill_the_memory(monkeypatch: pytest.M
     long = b"a" * (incoming._LONG + 1)
     incoming._known(long)
     assert long not in incoming._names
-
-
