@@ -47,6 +47,7 @@ class Connection(asyncio.Protocol):
         self._tail_size = 0
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
+        self._watch: asyncio.TimerHandle | None = None
         self._drained: asyncio.Future[None] | None = None
 
     def late(self, kept_s: float, head_s: float) -> bool:
@@ -78,8 +79,9 @@ class Connection(asyncio.Protocol):
         if self._drained is not None and not self._drained.done():
             self._drained.set_exception(ConnectionResetError(GONE))
             self._drained.exception()  # seen, also where nobody waits any more
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._watch):
+            if timer is not None:
+                timer.cancel()
         if self.task is not None:
             self.task.cancel()
 
@@ -177,8 +179,8 @@ class Connection(asyncio.Protocol):
             self._begin()
         elif self._tail:
             tail, self._tail, self._tail_size = b"".join(self._tail), [], 0
-            self.flow()
             self.data_received(tail)
+        self.flow()
 
     def _keep(self, data: bytes) -> None:
         self._tail.append(data)
@@ -194,6 +196,21 @@ class Connection(asyncio.Protocol):
         if self._stopped and self._transport is not None and self._tail_size <= READ:
             self._stopped = False
             self._transport.resume_reading()
+
+    def watch(self, seconds: float) -> None:
+        """Look after that time whether the body that is waited for still comes. One timer for many bodies."""
+        if self._watch is None:
+            self._watch = self.loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._watch, coming = None, self._incoming.coming
+        if coming is None or not coming.gathers:
+            return
+        left = self.seen_s + coming.idle_s - self.loop.time()
+        if left > 0:
+            self.watch(left)
+        else:
+            coming.late()
 
     def write(self, data: bytes) -> None:
         """Send bytes. ConnectionResetError: the client is gone."""

@@ -26,7 +26,6 @@ class Request:
 
     __slots__ = (
         "_connection",
-        "_late",
         "_most",
         "_parts",
         "_waiting",
@@ -36,6 +35,7 @@ class Request:
         "broken",
         "headers",
         "held",
+        "idle_s",
         "keep_alive",
         "length",
         "lower",
@@ -71,7 +71,8 @@ class Request:
         self._parts: list[bytes] = []
         self._waiting: asyncio.Future[None] | None = None
         self._most = -1  # bytes that are waited for together
-        self._late: asyncio.TimerHandle | None = None
+        self.idle_s = 0.0
+        """Seconds within which the next bytes must come, while all of it is waited for."""
 
     @property
     def body_exists(self) -> bool:
@@ -132,17 +133,22 @@ class Request:
         """Wait until all of the body is there, or more than `most` bytes; raises what has broken it, and TimeoutError
         when nothing came for `idle_s`. Whoever waits is not woken by each part.
         """
-        self._most = most
+        self._most, self.idle_s = most, idle_s
         self._connection.flow()
-        self._late = self._connection.loop.call_later(idle_s, self._check, idle_s)
+        self._connection.watch(idle_s)
         try:
             while not self.arrived and self.size <= most:
                 if self.broken is not None:
                     raise self.broken
                 await self._news()
         finally:
-            self._late.cancel()
             self._most = -1
+
+    def late(self) -> None:
+        """Nothing has come for `idle_s`."""
+        waiting = self._waiting
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(TimeoutError())
 
     def go_on(self) -> None:
         """Tell a client that waits for it (`Expect: 100-continue`, RFC 9110 section 10.1.1) to send the body."""
@@ -173,11 +179,3 @@ class Request:
             await self._waiting
         finally:
             self._waiting = None
-
-    def _check(self, idle_s: float) -> None:
-        loop, waiting = self._connection.loop, self._waiting
-        left = self._connection.seen_s + idle_s - loop.time()
-        if left > 0:
-            self._late = loop.call_later(left, self._check, idle_s)
-        elif waiting is not None and not waiting.done():
-            waiting.set_exception(TimeoutError())

@@ -90,20 +90,20 @@ def head_of(request: Request, status: int, pairs: Pairs, framing: str | None, *,
     """The head of an answer. `framing`: the header that says where the body ends; `typed`: there is a body, and it has
     a type. ValueError for a header that would bring another.
     """
-    names = {name.lower() for name, _ in pairs}
-    if framing is not None and ("content-length" in names or "transfer-encoding" in names):
-        pairs = [pair for pair in pairs if pair[0].lower() not in ("content-length", "transfer-encoding")]
     version = "HTTP/1.1 " if request.modern else "HTTP/1.0 "
     lines = [f"{version}{status} {_REASONS.get(status, '')}", *map(": ".join, pairs)]
+    known = "\r\n".join(lines).lower()
     if framing is not None:
+        if "\r\ncontent-length:" in known or "\r\ntransfer-encoding:" in known:
+            lines = [line for line in lines if not line.lower().startswith(("content-length:", "transfer-encoding:"))]
         lines.append(framing)
-    if typed and "content-type" not in names:
+    if typed and "\r\ncontent-type:" not in known:
         lines.append("Content-Type: application/octet-stream")
-    if "date" not in names:
+    if "\r\ndate:" not in known:
         lines.append(_dated())
-    if "server" not in names:
+    if "\r\nserver:" not in known:
         lines.append("Server: guardproxy")
-    if request.keep_alive is not request.modern and "connection" not in names:
+    if request.keep_alive is not request.modern and "\r\nconnection:" not in known:
         lines.append("Connection: close" if request.modern else "Connection: keep-alive")
     lines += ("", "")
     head = "\r\n".join(lines)

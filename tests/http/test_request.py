@@ -22,6 +22,9 @@ class Connection:
     def flow(self) -> None:
         self.flowed += 1
 
+    def watch(self, seconds: float) -> None:
+        self.watched = seconds
+
     def write(self, data: bytes) -> None:
         self.written += data
 
@@ -91,13 +94,24 @@ async def test_all_of_it_is_waited_for_without_a_look_at_each_part() -> None:
 
 async def test_whoever_is_cancelled_waits_no_more() -> None:
     request, _ = made()
-    waiting = asyncio.ensure_future(request.gathered(3, 0.01))
+    waiting = asyncio.ensure_future(request.gathered(3, 5))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait([waiting])
     assert not request.gathers
     request.news()
-    await asyncio.sleep(0.02)  # the timer is off
+    request.late()
+
+
+async def test_what_does_not_come_is_late() -> None:
+    request, connection = made()
+    request.late()  # nobody waits
+    waiting = asyncio.ensure_future(request.gathered(3, 5))
+    await asyncio.sleep(0)
+    assert connection.watched == 5
+    request.late()
+    with pytest.raises(TimeoutError):
+        await waiting
 
 
 async def test_dropped() -> None:
