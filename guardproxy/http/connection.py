@@ -171,7 +171,7 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if request is None or not request.keep_alive or request.broken is not None:
+        if request is None or not request.keep_alive:
             self.close()
             return
         self.seen_s = self.loop.time()

@@ -13,6 +13,7 @@ import uvloop
 
 from guardproxy.http import connection, quiet
 from guardproxy.http.connection import READ
+from guardproxy.http.incoming import AHEAD
 from guardproxy.http.request import MalformedBody, Request
 from guardproxy.http.streamed import Response, Streamed
 from guardproxy.http.whole import Whole
@@ -59,6 +60,21 @@ async def test_one_after_the_other_in_order() -> None:
         assert [b"Connection: close" in head for head, _ in answers] == [False, False, False, True]
         assert await client.rest() == b""
     assert held.asked == 4
+
+
+async def test_any_number_may_be_sent_ahead_bit_by_bit() -> None:
+    """What comes behind a request under way is not looked at until that is answered."""
+    held, many = Held(), AHEAD + 20
+    async with serving(held) as running, running.client() as client:
+        client.send(GET)
+        await until(lambda: held.asked)
+        (one,) = running.server.connections
+        for number in range(many):
+            client.send(f"GET /{number} HTTP/1.1\r\n\r\n")
+            await until(lambda number=number: len(one._tail) > number)
+        held.go.set()
+        await client.answer()
+        assert (await client.answer())[1] == b"/0"
 
 
 @pytest.mark.parametrize(
@@ -149,6 +165,22 @@ async def test_no_more_of_a_body_is_read_than_may_wait() -> None:
         go.set()
         assert (await client.answer())[1] == str(BIG).encode()
         assert max(sizes) <= 4 * READ
+
+
+async def test_what_nobody_reads_is_dropped_all_the_same() -> None:
+    """Also where no more was read, since nobody took it."""
+    go = asyncio.Event()
+
+    async def refuse(request: Request) -> Response:
+        await go.wait()
+        return Whole(400, [], request.raw_path.encode())
+
+    async with serving(refuse) as running, running.client() as client:
+        client.send(post(BIG), bytes(BIG), "GET /next HTTP/1.1\r\n\r\n")
+        (one,) = running.server.connections
+        await until(lambda: one._stopped)
+        go.set()
+        assert [(await client.answer())[1] for _ in range(2)] == [b"/", b"/next"]
 
 
 async def test_no_more_is_read_ahead_than_may_wait() -> None:
