@@ -210,31 +210,37 @@ def _signs(section: Signing) -> Signing:
     return section
 
 
-class PriceTier(Section):
+class Apart(Section):
+    """Prices that a model may have beside those of input and output."""
+
+    cached_input: kinds.Price | None = None
+    cache_write: kinds.Price | None = None
+    cache_write_1h: kinds.Price | None = None
+    reasoning: kinds.Price | None = None
+    input_audio: kinds.Price | None = None
+    input_image: kinds.Price | None = None
+    output_audio: kinds.Price | None = None
+    output_image: kinds.Price | None = None
+
+
+class PriceTier(Apart):
     """What a request costs whose input has more than `above` tokens, all of its tokens. Absent = as below it."""
 
     above: Count
     input: kinds.Price | None = None
     output: kinds.Price | None = None
-    cached_input: kinds.Price | None = None
-    cache_write: kinds.Price | None = None
-    cache_write_1h: kinds.Price | None = None
-    reasoning: kinds.Price | None = None
 
 
-class Price(Section):
+class Price(Apart):
     """Dollars per million tokens; 0 is free.
 
     Unless said otherwise cached tokens and cache writes cost what input does, one-hour writes what other writes do,
-    reasoning what output does.
+    reasoning what output does, sound and pictures what words do. `thousand_requests`: dollars, beside their tokens.
     """
 
     input: kinds.Price
     output: kinds.Price
-    cached_input: kinds.Price | None = None
-    cache_write: kinds.Price | None = None
-    cache_write_1h: kinds.Price | None = None
-    reasoning: kinds.Price | None = None
+    thousand_requests: kinds.Price = 0
     tiers: tuple[PriceTier, ...] = ()
 
     @model_validator(mode="after")
@@ -245,7 +251,7 @@ class Price(Section):
 
     def rates(self, *, known: bool) -> Rates:
         """The same as core's value."""
-        found = _over(Rates(self.input, self.output, known=known), self)
+        found = _over(Rates(self.input, self.output, known=known, request=self.thousand_requests * 1000), self)
         below, tiers = found, []
         for tier in sorted(self.tiers, key=lambda one: one.above):
             below = _over(below, tier)
@@ -255,11 +261,18 @@ class Price(Section):
 
 def _over(rates: Rates, given: Price | PriceTier) -> Rates:
     """The rates with what was written."""
-    written = {_RATES.get(name, name): getattr(given, name) for name in given.model_fields_set - {"above", "tiers"}}
+    written = {_RATES.get(name, name): getattr(given, name) for name in given.model_fields_set - _NO_RATES}
     return replace(rates, **{name: price for name, price in written.items() if price is not None})
 
 
-_RATES = {"cached_input": "cached"}
+_NO_RATES = {"above", "tiers", "thousand_requests"}
+_RATES = {
+    "cached_input": "cached",
+    "input_audio": "audio",
+    "input_image": "image",
+    "output_audio": "audio_output",
+    "output_image": "image_output",
+}
 """Fields of `core.pricing.Rates` that have another name in the file."""
 
 

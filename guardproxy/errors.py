@@ -38,12 +38,15 @@ class BadAsk(GuardError):
 
 
 class UpstreamError(GuardError):
-    """The provider did not answer, or broke its protocol (502, 504). `unsent`: nothing of the request left for it."""
+    """The provider did not answer, or broke its protocol (502, 504).
+
+    `unsent`: nothing of the request left for it. `made`: there was an answer, which cannot be read: it may be billed.
+    """
 
     status = 502
     code = "upstream_error"
     kind = "upstream_error"
-    unsent = False
+    unsent = made = False
 
     @classmethod
     def before(cls, message: str, *, code: str, status: int | None = None) -> UpstreamError:

@@ -44,11 +44,18 @@ FIELDS: Mapping[str, str] = {
     "cache_creation_input_token_cost": "cache_write",
     "cache_creation_input_token_cost_above_1hr": "cache_write_1h",
     "output_cost_per_reasoning_token": "reasoning",
+    "input_cost_per_audio_token": "audio",
+    "input_cost_per_image_token": "image",
+    "output_cost_per_audio_token": "audio_output",
+    "output_cost_per_image_token": "image_output",
 }
 """A field of an entry and that of `Rates` which it fills."""
 
 PRIORITY = "_priority"
 """End of the name of a price of requests that ask to be served first."""
+
+REQUEST = "input_cost_per_request"
+"""A field of an entry: what a request costs beside its tokens, in dollars."""
 
 NEEDED = ("input_cost_per_token", "output_cost_per_token")
 """Without these an entry does not say what a chat costs."""
@@ -175,7 +182,7 @@ def _rates(entry: object) -> Rates | None:
         if mode in WORDS:
             raise ValueError(f"has no {missing[0]}")
         return None
-    below = base = Rates(**prices)
+    below = base = Rates(**prices, request=_price(REQUEST, entry.get(REQUEST) or 0))
     tiers = []
     for above, more in steps:
         below = replace(below, **more)

@@ -1,4 +1,4 @@
-"""What holds for every test: logging is as it was before."""
+"""What holds for every test: logging is as it was before, and no property fails because the machine is busy."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import logging
 from collections.abc import Generator, Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 LEVELS = {name: logging.getLogger(name).level for name in ("guardproxy", "opentelemetry")}
 """As they are before any test."""

@@ -14,6 +14,12 @@ LIST = act("process", {"action": "list"}, "[]")
 ZH = (user("请列出所有进程,然后告诉我结果。"),)
 SHOWN = "\n(40/40 lines shown - read {0} times this session)"
 
+REFERRED = (
+    "File unchanged since last read. The earlier result in this conversation is still current.",
+    "Wasted call \u2014 file unchanged since your last Read. Refer to that earlier result instead.",
+)
+"""As Claude Code answers a second read, and every later one; Qwen Code and Hermes have one of their own."""
+
 
 def same(times: int, *moves: Move) -> list[Move]:
     """`[...] (xN)`."""
@@ -37,6 +43,14 @@ def _repeats(t: Thresholds) -> list[Scene]:
         Scene(
             "B01 text between the calls",
             [act("read", {"path": "a.ts"}, FORTY, text=f"Let me look. ({n})") for n in range(whole)],
+            ladder,
+            "repeated_call",
+            {repeat.nudge: rf"`read`.*{repeat.nudge} times"},
+            (user("fix it"),),
+        ),
+        Scene(
+            "a reader that refers to what it showed before",
+            [act("read", {"path": "a.ts"}, FORTY if not n else REFERRED[n % 2]) for n in range(whole)],
             ladder,
             "repeated_call",
             {repeat.nudge: rf"`read`.*{repeat.nudge} times"},

@@ -351,6 +351,11 @@ prices:
       cached_input: 0
       cache_write_1h: 4
       reasoning: 5
+      input_audio: 6
+      input_image: 7
+      output_audio: 8
+      output_image: 9
+      thousand_requests: 12
       tiers: [{above: 100, input: 10}, {above: 200, output: 20, cached_input: 3}]
 """
 
@@ -362,15 +367,14 @@ def test_all_kinds_of_prices(tmp_path: Path) -> None:
     )
     made = load(tmp_path, PRICED)
     table, fallback = made.price_table()
-    one = Rates(10, 2, 0, cache_write_1h=4, reasoning=5)
+    most = Rates(
+        1, 2, 0, cache_write_1h=4, reasoning=5, audio=6, image=7, audio_output=8, image_output=9, request=12_000
+    )
+    one = replace(most, input=10)
 
     assert table == {
-        "m*": Rates(
-            1,
-            2,
-            0,
-            cache_write_1h=4,
-            reasoning=5,
+        "m*": replace(
+            most,
             tiers=(Tier(200, replace(one, output=20, cached=3)), Tier(100, one)),
         )
     }

@@ -65,11 +65,23 @@ ENTRIES: dict[str, tuple[dict[str, Any], Rates | None]] = {
             cache_write_1h=6.0,
             reasoning=20.0,
             tiers=(
-                Tier(272_000, Rates(6.0, 40.0, 0.3, 3.75, cache_write_1h=12.0)),
-                Tier(200_000, Rates(6.0, 22.5, 0.3, 3.75, cache_write_1h=12.0)),
+                Tier(272_000, Rates(6.0, 40.0, 0.3, 3.75, cache_write_1h=12.0, audio=9.0)),
+                Tier(200_000, Rates(6.0, 22.5, 0.3, 3.75, cache_write_1h=12.0, audio=9.0)),
             ),
         ),
     ),
+    "sound, pictures and each request": (
+        {
+            **BOTH,
+            "input_cost_per_audio_token": 3.2e-5,
+            "output_cost_per_audio_token": 6.4e-5,
+            "input_cost_per_image_token": 8e-6,
+            "output_cost_per_image_token": 3.2e-5,
+            "input_cost_per_request": 0.012,
+        },
+        Rates(3.0, 15.0, audio=32.0, audio_output=64.0, image=8.0, image_output=32.0, request=12_000.0),
+    ),
+    "sold by the request alone": ({"mode": "chat", "input_cost_per_request": 0.012}, None),
     "a tier that begins at its number": (
         {**BOTH, "litellm_provider": "xai", "input_cost_per_token_above_128k_tokens": 6e-6},
         Rates(3.0, 15.0, tiers=(Tier(127_999, Rates(6.0, 15.0)),)),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from guardproxy.api import _splice
+from guardproxy.api._json import BOM, peek
 from guardproxy.errors import BadAsk
 
 IN_PATH = "x-guardproxy-path-model"
@@ -43,17 +44,15 @@ def model_of(parsed: Mapping[str, object], headers: Mapping[str, str] = NO_HEADE
     return model
 
 
-def one_model(body: bytes) -> None:
+def one_model(body: bytes, parsed: Mapping[str, object] | None = None) -> None:
     """Refuse a body that names more models than one, however it spells that: providers differ in which one they take
     (the first, the last; some look at no capital letters; some fall back on a list), and what a key may ask for, and
-    what that costs, is of one.
+    what that costs, is of one. `parsed`: the same body, where it has been read.
     """
-    low = body.lower()
-    if (
-        low.count(b'"model"') < TWICE
-        and not any(key in low for key in _LISTS)
-        and not (b"\\u00" in low and _ESCAPED.search(low))
-    ):
+    found = peek(body.removeprefix(BOM)) if parsed is None else parsed
+    if isinstance(found, dict):
+        _no_more(found)
+    if len(_MODEL.findall(body)) < TWICE and not (b"\\u00" in body and _ESCAPED.search(body)):
         return  # nearly always: no second key, and none of which letters are written as their numbers
     try:
         text = _splice.mask(body)
@@ -62,22 +61,53 @@ def one_model(body: bytes) -> None:
         return  # a body that only forgiving readers take: what it is has been read by one
     if names.count("model") >= TWICE:
         raise BadAsk("`model` is given twice; which one holds is not plain.", code="invalid_json", param="model")
-    for name in FALLBACKS:
-        if name in names:
-            told = f"`{name}` names further models; with a key a request is for one, which is allowed and priced"
-            raise BadAsk(told, code="unsupported_value", param=name)
 
 
-FALLBACKS = ("models", "fallbacks")
-"""Keys under which gateways take models to fall back on: OpenRouter's and LiteLLM's."""
+def _no_more(parsed: Mapping[str, object]) -> None:
+    """`BadAsk` for keys beside `model` that name models, and for a list of models as one."""
+    further = [name for name in parsed if names_more(name)]
+    inner = parsed.get(SPREAD)
+    if isinstance(inner, dict) and any(name.casefold() == "model" or names_more(name) for name in inner):
+        further.append(SPREAD)
+    if further:
+        told = f"`{further[0][:80]}` names further models; with a key a request is for one, which is allowed and priced"
+        raise BadAsk(told, code="unsupported_value", param=further[0][:80])
+    model = parsed.get("model")
+    if isinstance(model, str) and "," in model:
+        told = "`model` is a list of models; with a key a request is for one, which is allowed and priced"
+        raise BadAsk(told, code="unsupported_value", param="model")
 
-_LISTS = tuple(f'"{name}"'.encode() for name in FALLBACKS)
+
+def names_more(key: str) -> bool:
+    """Whether a key of a body is one under which gateways take further models: OpenRouter's, LiteLLM's."""
+    return (low := key.casefold()) in FURTHER or low.endswith(FALLBACKS)
+
+
+def of_tools(parsed: Mapping[str, object]) -> Iterator[str]:
+    """The models that tools of the provider's own are to work with (one that draws, one that advises)."""
+    tools = parsed.get("tools")
+    for tool in tools if isinstance(tools, list) else ():
+        model = tool.get("model") if isinstance(tool, dict) else None
+        if isinstance(model, str) and model:
+            yield model
+
+
+FURTHER = frozenset(("models", "deployment_id"))
+"""Keys under which gateways take models: OpenRouter's list, and LiteLLM's, which goes before the model."""
+
+FALLBACKS = "fallbacks"
+"""Ends the keys of what to fall back on: LiteLLM has several (`context_window_fallbacks`)."""
+
+SPREAD = "extra_body"
+"""A key whose object LiteLLM spreads over the body that it sends."""
 
 TWICE = 2
 """Times that a key must not be said."""
 
-_ESCAPED = re.compile(rb'"[a-z\\0-9]{0,60}\\u00[4-7][0-9a-f][a-z\\0-9]{0,60}"')
-"""A key with any of its letters as its number (nine letters at most), which is looked at then; bounded, so linear."""
+_MODEL = re.compile(rb'"[mM][oO][dD][eE][lL]"')  # a quarter of the time that `lower` and `count` take
+
+_ESCAPED = re.compile(rb'"[a-zA-Z\\0-9]{0,60}\\u00[4-7][0-9a-fA-F][a-zA-Z\\0-9]{0,60}"')
+"""A key with any of its letters as its number, which is looked at then; bounded, so linear."""
 
 
 def boolean(parsed: Mapping[str, object], key: str) -> bool:

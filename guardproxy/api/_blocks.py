@@ -94,6 +94,13 @@ class Spread(Sequence[Raw]):
         number = bisect_right(firsts, at) - 1
         return _places(start + number, self._messages[start + number])[at - firsts[number]]
 
+    def answer(self, at: int) -> Raw:
+        """The message at an index; the whole of an answer where its calls that the provider ran stand."""
+        place = self.place(at)
+        if place.served and place.part is None:
+            return assistant(self._messages[place.message].get("content"))
+        return self[at]
+
     def longer(self, size: int, before: int) -> list[tuple[int, Raw]]:
         """The results in front of a place that may have more than so many bytes of text, by index."""
         while self._from:

@@ -22,6 +22,7 @@ def put_back(raw: bytes, text: bytes, spans: Sequence[Span], edits: Sequence[tup
     """`spans`: where the messages stand, all of them; with each edit the message of the request that it is about."""
     splices: list[Splice] = []
     gone: list[Splice] = []
+    noticed = {index for edit, index in edits if edit.instead}  # all that stands there is replaced
     for edit, index in sorted(edits, key=lambda pair: pair[1]):
         if edit.before:
             splices.append(in_front(spans, index, edit.before))
@@ -34,7 +35,7 @@ def put_back(raw: bytes, text: bytes, spans: Sequence[Span], edits: Sequence[tup
                 gone.append((spans[index - 1][1], spans[index][1], b""))
             else:
                 splices += _instead(raw, text, start, edit.instead)
-        elif edit.before:
+        elif edit.before and index not in noticed:
             splices += _unsaid(raw, text, start, edit)
         if edit.calls:
             splices += _add_calls(raw, text, start, edit)

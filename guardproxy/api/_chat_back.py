@@ -97,6 +97,7 @@ def put_back(raw: bytes, text: bytes, spans: Sequence[Span], edits: Sequence[Put
     """
     splices: list[Splice] = []
     gone: list[Splice] = []
+    noticed = {edit.index for edit in edits if edit.instead}  # all that stands there is replaced
     for edit in sorted(edits, key=lambda edit: edit.index):
         if edit.index > len(spans):
             continue
@@ -111,7 +112,7 @@ def put_back(raw: bytes, text: bytes, spans: Sequence[Span], edits: Sequence[Put
                 gone.append((spans[edit.index - 1][1], spans[edit.index][1], b""))
             else:
                 splices += replace_in(raw, text, start, edit.instead, ())
-        elif edit.said:
+        elif edit.said and edit.index not in noticed:
             splices += unsay(raw, text, start, edit.said)
         if edit.calls:
             splices += _add_calls(text, start, edit.calls)

@@ -12,8 +12,8 @@ from typing import cast
 from guardproxy.api._answer import Answer
 from guardproxy.api._calls import index_of
 from guardproxy.api._json import mend, peek, text_of
-from guardproxy.api._responses_heard import Heard, size_of
-from guardproxy.api._responses_items import CALLS, Fields, text_in
+from guardproxy.api._responses_heard import Heard, Part, size_of
+from guardproxy.api._responses_items import CALLS, Fields, kind_of, text_in
 from guardproxy.api._sse import data_of
 from guardproxy.api._usage import merge, usage_of
 
@@ -23,11 +23,17 @@ MOST = 4 * 1024 * 1024
 ENDS = frozenset(("response.completed", "response.incomplete", "response.failed"))
 """Events after which nothing comes."""
 
+ITEMS = frozenset(("response.output_item.added", "response.output_item.done"))
+"""Events that bring an item."""
+
 TEXTS = frozenset(("response.output_text.delta", "response.refusal.delta"))
 """Events that bring visible text."""
 
 INPUTS = frozenset(("response.function_call_arguments.delta", "response.custom_tool_call_input.delta"))
 """Events that bring a call's arguments."""
+
+OF_CALLS = INPUTS | {"response.function_call_arguments.done", "response.custom_tool_call_input.done"}
+"""Events that are about a call, whatever they name."""
 
 UNDER_WAY = frozenset(("queued", "in_progress"))
 """Statuses of a response that is made in the background."""
@@ -45,6 +51,7 @@ class Reader:
         """The response as it began."""
         self.number = 0
         """Of the next event."""
+        self._newest: Part | None = None  # of the event that brought an item last
 
     def read(self, event: bytes) -> None:
         """Take an event; a delta is only kept."""
@@ -89,7 +96,7 @@ class Reader:
         elif kind == "response.output_item.added":
             self.settle()
             if isinstance(item := payload.get("item"), dict):
-                self.heard.begin(item, self._free(item, index))
+                self._newest = self.heard.begin(item, self._free(item, index))
         elif kind == "response.output_item.done":
             if isinstance(item := payload.get("item"), dict):
                 self._done(item, index)
@@ -104,6 +111,20 @@ class Reader:
             self.heard.produced += len(delta)
             if part is not None:
                 part.produced += len(delta)
+
+    def about(self, payload: Fields) -> Part | None:
+        """The item that an event is about, which was the last to be taken; None where it is about none, or several."""
+        kind = kind_of(payload)
+        if isinstance(payload.get("item"), dict):
+            return self._newest if kind in ITEMS else None
+        index, item_id = index_of(payload.get("output_index")), _id(payload)
+        called = kind in OF_CALLS
+        if index is None and not item_id and not called:
+            return None
+        found = self.heard.find(index, item_id)
+        if called and (found is None or found.done):  # ids and numbers that do not tell items apart
+            return next((part for part in reversed(self.heard.parts) if part.kind in CALLS and not part.done), found)
+        return found
 
     def _free(self, item: Fields, index: int | None) -> int | None:
         """The index under which a new item goes; one that is taken already tells nothing."""
@@ -130,7 +151,7 @@ class Reader:
         if open_ones > 1 or (not text_in(item) and not size_of(item)):
             self.settle()
         self._waiting, self._size = [], 0
-        self.heard.end(item, index)
+        self._newest = self.heard.end(item, index)
 
     def _response(self, response: Mapping[str, object], *, ends: bool) -> None:
         answer, heard = self.answer, self.heard

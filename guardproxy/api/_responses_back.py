@@ -5,11 +5,11 @@ Whatever is not edited stays as the very bytes that came in. Positions are those
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from guardproxy.api import _splice
 from guardproxy.api._json import dumps, peek
-from guardproxy.api._responses_items import CALLS, RESULTS, Fields, History, Place, kind_of, text_in
+from guardproxy.api._responses_items import CALLS, RESULTS, THOUGHT, Fields, History, Place, kind_of, text_in
 from guardproxy.api._splice import Span, Splice
 from guardproxy.core.edit import PutBack
 
@@ -80,7 +80,9 @@ class Items:
             kept = None if self._left_out(put.index) else self._carrier(place)
             found += self.change(kept, put.instead, ()) if kept is not None else []
             items = self._history.items
-            gone |= {at for at in range(place.start, place.end) if kind_of(items[at]) == "message" or kept is None}
+            called = any(kind_of(items[at]) in CALLS for at in range(place.start, place.end))
+            alone = kept is None or not called  # thoughts stand in front of what came of them, or nowhere
+            gone |= {at for at in range(place.start, place.end) if kind_of(items[at]) == "message" or alone}
             gone.discard(-1 if kept is None else kept)
         if put.calls:
             found += self._calls(place, put.calls)
@@ -125,15 +127,31 @@ class Items:
         """The calls at their places among those of the message."""
         own = [at for at in range(place.start, place.end) if kind_of(self._history.items[at]) in CALLS]
         found: list[Splice] = []
+        taken: set[int] = set()
         for number, (where, raw) in enumerate(sorted(calls, key=lambda call: call[0])):
             seen = where - number  # of the message's own calls, those that stand before it
-            if seen < len(own):
+            bare = self._bare(own[seen - 1] + 1 if 0 < seen <= len(own) else place.start, place.end, taken)
+            if bare is not None:
+                taken.add(bare)
+                found.append((self._spans[bare][1], self._spans[bare][1], b"," + flat(raw)))
+            elif seen < len(own):
                 start = self._spans[own[max(0, seen)]][0]
                 found.append((start, start, flat(raw) + b","))
             else:
                 end = self._spans[place.end - 1][1]
                 found.append((end, end, b"," + flat(raw)))
         return found
+
+    def _bare(self, start: int, end: int, taken: Collection[int]) -> int | None:
+        """The first thought, before the next call, of which nothing came but what was taken out behind it."""
+        items = self._history.items
+        for at in range(start, end):
+            if kind_of(items[at]) in CALLS:
+                return None
+            behind = kind_of(items[at + 1]) if at + 1 < end else ""
+            if kind_of(items[at]) == THOUGHT and behind == THOUGHT and at not in taken:
+                return at
+        return None
 
     def _results(self, place: Place, put: PutBack) -> list[Splice]:
         """The results: right behind the message, or, where ids do not tell calls apart, in the order of the calls."""

@@ -16,6 +16,7 @@ from guardproxy.api._responses_events import message_of
 from guardproxy.api._responses_items import Fields, History
 from guardproxy.api._responses_made import items_of
 from guardproxy.api._responses_write import Before, Body
+from guardproxy.core.edit import PutBack
 from guardproxy.core.model import Ask, Call
 from guardproxy.errors import BadAsk
 
@@ -38,7 +39,7 @@ class Said:
 
     `front`: items that stand before the next request's, or, of an answer of ours, before it: results of calls that the
     client never saw, rounds that were sent back. `message`: the answer as it was kept, where it was; `instead`: what an
-    answer of ours says for the model.
+    answer of ours says for the model. `put`: what was put back into the request.
     """
 
     text: str
@@ -47,6 +48,7 @@ class Said:
     front: tuple[bytes, ...] = ()
     message: bytes = b""
     instead: str = ""
+    put: tuple[PutBack, ...] = ()
 
 
 def continues(ask: Ask) -> str:
@@ -85,7 +87,7 @@ def keep(ask: Ask, said: Said, session: str, thread: str, ids: Sequence[str]) ->
     before = _before(ask)
     front = said.front
     if not said.upstream:
-        front = (*before.front, *_input(ask), *said.front, *_given(said, ids))
+        front = (*before.front, *_put(ask, said), *_input(ask), *said.front, *_given(said, ids))
     lost = sum(map(len, front)) > LARGEST
     called = [{"id": call.id, "function": {"name": call.name, "arguments": call.arguments}} for call in said.calls]
     message: Fields = {"role": "assistant", "content": said.text, **({"tool_calls": called} if called else {})}
@@ -115,6 +117,12 @@ def keep(ask: Ask, said: Said, session: str, thread: str, ids: Sequence[str]) ->
 
 def _before(ask: Ask) -> Before:
     return ask.parsed.before if isinstance(ask.parsed, Body) else Before()
+
+
+def _put(ask: Ask, said: Said) -> tuple[bytes, ...]:
+    """What stood in front of the request's own items: what was decided of a call that waited."""
+    was = ask.parsed.history.before if isinstance(ask.parsed, Body) else 0
+    return tuple([raw for put in said.put if put.index < was for raw in put.before])
 
 
 def _input(ask: Ask) -> tuple[bytes, ...]:

@@ -6,27 +6,28 @@ may overtake.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from guardproxy.api._calls import index_of
 from guardproxy.api._gate import Gate, Joint, summed
 from guardproxy.api._gated import Editor, Kind
-from guardproxy.api._json import dumps, peek
-from guardproxy.api._reading import may_call
+from guardproxy.api._json import dumps
 from guardproxy.api._responses_answer import ENDS, Reader
+from guardproxy.api._responses_clear import clear
 from guardproxy.api._responses_given import Sequel, given_in, given_of
-from guardproxy.api._responses_items import CALLS, Fields, is_call, kind_of
-from guardproxy.api._sse import data_of, events_in, payload_of, with_data
+from guardproxy.api._responses_heard import Part
+from guardproxy.api._responses_items import CALLS, Fields, call_of, is_call, kind_of
+from guardproxy.api._sse import events_in, payload_of, with_data
 
 
 class Event(NamedTuple):
-    """An event with its JSON."""
+    """An event with its JSON. `part`: the item that it is about; `names`: of the calls that begin with it."""
 
     plain: bytes
     payload: Fields
+    part: Part | None
+    names: tuple[str, ...]
 
 
 class ItemEvents:
@@ -41,9 +42,9 @@ class ItemEvents:
         self._before = given_of(joint)
         self._sequel = Sequel(self._before) if joint is not None else None
         self._passed: list[bytes] = []  # as the client has them
-        self._early = 0  # calls that passed before anything was held
-        self._begun: set[tuple[str, ...]] = set()  # calls that were seen
-        self._shut = False
+        self._whole: set[Part] = set()  # calls that the client has whole
+        self._known: dict[Part, str] = {}  # calls that were seen, by the name that they had
+        self._firm = gate is None or gate.firm
         self._changed = False
         self.unread = 0
 
@@ -52,8 +53,8 @@ class ItemEvents:
         return self._changed or self._sequel is not None
 
     def read(self, event: bytes) -> Iterator[Event]:
-        if self._gate is None or self._gate.firm:
-            read = _clear(event)
+        if self._firm:
+            read = clear(event)
             if read is not event:
                 self._changed = True
                 self.unread += not read
@@ -62,19 +63,14 @@ class ItemEvents:
                 event = read
         out = self._edit(event)
         for one in [event] if out is event else events_in(out):
-            yield Event(one, payload_of(one))
+            yield self._event(one)
 
     def calls(self, event: Event) -> bool:
-        return bool(self._fresh(event))
+        return bool(event.names)
 
     def wanted(self, event: Event, *, shut: bool) -> bool:
-        fresh = self._fresh(event)
-        self._begun |= {_key(item) for item in fresh}
-        gate, names = self._gate, [_name(item) for item in fresh]
-        if not shut and (gate is None or gate.every or any(not name or gate.wants(name) for name in names)):
-            shut = self._shut = True
-            self._early = max(0, self._reader.heard.call_count - len(fresh))
-        return shut
+        gate = self._gate
+        return shut or gate is None or gate.every or any(not name or gate.wants(name) for name in event.names)
 
     def named(self) -> bool:
         return True
@@ -95,18 +91,19 @@ class ItemEvents:
         out = event.plain if self._sequel is None else self._sequel.give(event.plain)
         if out:
             self._passed.append(out)
+        if event.part is not None and kind_of(event.payload) == "response.output_item.done":
+            self._whole.add(event.part)
         return out
 
     def release(self, held: Sequence[Event], keep: frozenset[int] | None) -> bytes:
-        calls = [part.item for part in self._reader.heard.parts if part.kind in CALLS]
-        out = range(self._early, len(calls)) if self._shut and keep is not None else ()
-        gone = [calls[at] for at in out if keep is not None and at not in keep]
+        calls = self._calls()
+        gone = {part for at, part in enumerate(calls) if keep is not None and at not in keep} - self._whole
         if gone:
             self._changed = True
             if self._sequel is None:
                 self._sequel = Sequel(given_in(self._passed, self._before), own=True)
-            for item in gone:
-                self._sequel.drop(_place(held, item), item)
+            places = [at for at, part in enumerate(calls) if part in gone]
+            held = [_without(event, places) for event in held if event.part not in gone]
         return b"".join([self.give(event) for event in held])
 
     def end(self) -> bytes:
@@ -117,32 +114,50 @@ class ItemEvents:
         usage = _usage(held)  # it counts, whether anybody is given the end or not
         return replace(given, usage=summed(self._before.usage, usage)) if usage else given
 
-    def _fresh(self, event: Event) -> list[Fields]:
-        """The calls that begin with it."""
-        return [item for item in _items(event.payload) if is_call(item) and _key(item) not in self._begun]
+    def _calls(self) -> list[Part]:
+        return [part for part in self._reader.heard.parts if part.kind in CALLS]
+
+    def _event(self, raw: bytes) -> Event:
+        payload = payload_of(raw)
+        part = self._reader.about(payload)
+        if kind_of(payload) in ENDS:
+            if self._firm:
+                raw, payload = self._agreed(raw, payload)
+            return Event(raw, payload, None, self._fresh(self._calls()))
+        brings = part is not None and part.kind in CALLS and "item" in payload
+        return Event(raw, payload, part, self._fresh([part]) if brings and part is not None else ())
+
+    def _fresh(self, parts: Sequence[Part]) -> tuple[str, ...]:
+        """The names of calls that were not seen before, or had another one then."""
+        found = [(part, _name(part.item)) for part in parts]
+        fresh = [(part, name) for part, name in found if self._known.get(part) != name]
+        self._known.update(fresh)
+        return tuple([name for _, name in fresh])
+
+    def _agreed(self, raw: bytes, payload: Fields) -> tuple[bytes, Fields]:
+        """An end that tells of the calls that were heard, or of none: some clients read nothing else."""
+        response = payload.get("response")
+        told = [_said(item) for item in _items(payload) if is_call(item)]
+        if not told or told == [_said(part.item) for part in self._calls()] or not isinstance(response, dict):
+            return raw, payload
+        self._changed = True
+        payload = {**payload, "response": {**response, "output": self._reader.heard.items}}
+        return with_data(raw, dumps(payload)), payload
 
 
-def _clear(event: bytes) -> bytes:
-    """An event as all clients read it; empty where it may hold a call and nobody can tell."""
-    data = data_of(event)
-    payload = peek(data) if data else None
-    if not isinstance(payload, dict):
-        return b"" if b"{" in event and may_call(event) else event
-    return with_data(event, dumps(payload)) if may_call(data) and doubled(data) else event
-
-
-def doubled(data: bytes) -> bool:
-    """Whether an object of it has a key twice: clients differ in which of them they take."""
-    found = []
-
-    def pairs(listed: list[tuple[str, object]]) -> None:
-        found.append(len({key for key, _ in listed}) < len(listed))
-
-    try:
-        json.loads(data, object_pairs_hook=pairs, strict=False)
-    except (ValueError, RecursionError):
-        return True  # one of those that forgive has read it
-    return any(found)
+def _without(event: Event, places: Collection[int]) -> Event:
+    """The end of an answer without the calls at these places."""
+    response = event.payload.get("response")
+    output = response.get("output") if isinstance(response, dict) else None
+    if not isinstance(response, dict) or not isinstance(output, list):
+        return event
+    kept, at = list[object](), -1
+    for item in output:
+        at += isinstance(item, dict) and is_call(item)
+        if not (isinstance(item, dict) and is_call(item) and at in places):
+            kept.append(item)
+    payload = {**event.payload, "response": {**response, "output": kept}}
+    return event._replace(plain=with_data(event.plain, dumps(payload)), payload=payload)
 
 
 def _usage(held: Sequence[Event]) -> Fields:
@@ -154,27 +169,15 @@ def _usage(held: Sequence[Event]) -> Fields:
     return {}
 
 
-def _place(held: Sequence[Event], item: Fields) -> int | None:
-    """The index of a call among what is held."""
-    index = None
-    for event in held:
-        one = event.payload.get("item")
-        if isinstance(one, dict) and is_call(one) and _same(one, item):
-            index = index_of(event.payload.get("output_index"))
-    return index
-
-
 def _name(item: Fields) -> str:
     name = item.get("name") or CALLS.get(kind_of(item))
     return name if isinstance(name, str) else ""
 
 
-def _key(item: Fields) -> tuple[str, ...]:
-    return str(item.get("id")), str(item.get("call_id")), kind_of(item)
-
-
-def _same(one: Fields, other: Fields) -> bool:
-    return (one.get("id"), one.get("call_id")) == (other.get("id"), other.get("call_id"))
+def _said(item: Fields) -> tuple[object, object, object]:
+    """What a call says, whatever its ids are."""
+    made = call_of(item)["function"]
+    return (kind_of(item), made.get("name"), made.get("arguments")) if isinstance(made, dict) else ("", "", "")
 
 
 def _items(payload: Fields) -> list[Fields]:

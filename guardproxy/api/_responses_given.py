@@ -125,7 +125,7 @@ def _longer(item: Fields, kind: str, payload: Fields) -> Fields:
 
 
 class Sequel:
-    """Events so changed that they go on with what was given: counted on, and those of dropped items left out.
+    """Events so changed that they go on with what was given: counted on, whatever of them is left out.
 
     `own`: what was given was of this same answer, so that indices count on by themselves.
     """
@@ -140,15 +140,6 @@ class Sequel:
         self.ended = False
         self._own = own
         self._places: dict[int, int] = {at: at for at in range(given.index)} if own else {}
-        self._dropped: set[int] = set()
-        self._dropped_ids: set[str] = set()
-
-    def drop(self, index: int | None, item: Mapping[str, object]) -> None:
-        """Leave out an item."""
-        if index is not None:
-            self._dropped.add(index)
-        if item.get("id"):
-            self._dropped_ids.add(str(item["id"]))
 
     def give(self, raw: bytes) -> bytes:
         """An event of the provider's; empty where nothing is left of it."""
@@ -164,8 +155,8 @@ class Sequel:
             self.begun = True
         at = index_of(payload.get("output_index"))
         if at is not None:
-            if at in self._dropped or (payload.get("item_id") or None) in self._dropped_ids:
-                return b""
+            if kind == "response.output_item.added":
+                self._places.pop(at, None)  # one more under a number that another had
             payload["output_index"] = self._place(at)
         if kind == "response.output_item.done" and isinstance(item := payload.get("item"), dict):
             self.items.append(item)
@@ -225,16 +216,11 @@ class Sequel:
         """The response as it ends: with what was given before, and what of it was put in."""
         output = response.get("output")
         listed = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
-        kept = [item for at, item in enumerate(listed) if not self._gone(at, item)]
-        items = [*([] if self._own else self.given.items), *kept, *self._ours] if listed else self.items
+        items = [*([] if self._own else self.given.items), *listed, *self._ours] if listed else self.items
         named = {key: self.given.base[key] for key in ("id", "created_at") if key in self.given.base}
         now, before = response.get("usage"), {} if self._own else self.given.usage
         usage = summed(before, now) if isinstance(now, dict) else (dict(before) or now)
         return {**response, **({} if self._own else named), "output": items, "usage": usage}
-
-    def _gone(self, at: int, item: Fields) -> bool:
-        """Whether an item was left out."""
-        return str(item["id"]) in self._dropped_ids if item.get("id") else at in self._dropped
 
 
 def _rest_of(item: Fields, at: int) -> list[Fields]:

@@ -13,6 +13,9 @@ from guardproxy.api._messages import calls_of
 from guardproxy.api._responses_items import CALLS, HOSTED, Fields, call_of, kind_of, text_in
 from guardproxy.core.model import Call
 
+_SAID = ("name", "arguments", "input", "action", "operation")
+"""What a call says, in any of its kinds."""
+
 
 class Part:
     """One item of the answer, as far as it has come."""
@@ -121,7 +124,8 @@ class Heard(Choice):
         again = part is not None and (index is None or self.by_index.get(index) is part) and _again(part, item)
         if part is None or (part.kind and part.kind != kind_of(item)) or (part.done and not again):
             part = self.begin(item, index)
-        part.item = {**part.item, **{key: value for key, value in item.items() if value is not None}}
+        begun = {key: value for key, value in part.item.items() if key != "status"}  # it is not in progress any more
+        part.item = {**begun, **{key: value for key, value in item.items() if value is not None}}
         part.kind, part.done = kind_of(item), True
         self._whole(part)
         return part
@@ -143,8 +147,11 @@ class Heard(Choice):
 
 
 def _again(part: Part, item: Fields) -> bool:
-    """Whether an item that is there is said once more."""
-    return bool(part.id) and part.id == item.get("id") and part.item.get("call_id") == item.get("call_id")
+    """Whether an item that is there is said once more: not another call under ids that all of them have."""
+    known = part.item
+    if not part.id or part.id != item.get("id") or known.get("call_id") != item.get("call_id"):
+        return False
+    return part.kind not in CALLS or all(known.get(key) == item.get(key) for key in _SAID)
 
 
 def size_of(item: Fields) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence, Set as AbstractSet
+from itertools import takewhile
 
 from guardproxy.api import _splice
 from guardproxy.api._json import dumps, peek
 from guardproxy.api._messages import neutral
-from guardproxy.api._responses_items import Fields, call_of, is_call, kind_of, said
+from guardproxy.api._responses_items import THOUGHT, Fields, call_of, is_call, kind_of, said
 from guardproxy.api._responses_made import items_of
 from guardproxy.core.model import Ask, Call, Message
 
@@ -34,14 +35,24 @@ def read_calls(raws: Sequence[bytes]) -> tuple[Call, ...]:
     return neutral(said([item for raw in raws for item in items_of(raw)])).calls
 
 
-def keep_calls(raw: bytes, positions: Collection[int]) -> bytes:
-    """The answer with the calls at these positions alone."""
+def keep_calls(raw: bytes, positions: AbstractSet[int]) -> bytes:
+    """The answer with the calls at these positions alone, and without thoughts of which only other calls came."""
     items, kept, at = items_of(raw), list[Fields](), -1
-    for item in items:
+    for number, item in enumerate(items):
         at += is_call(item)
-        if not is_call(item) or at in positions:
+        if is_call(item):
+            bare = at not in positions
+        else:
+            bare = kind_of(item) == THOUGHT and _led_nowhere(items[number + 1 :], at + 1, positions)
+        if not bare:
             kept.append(item)
     return raw if len(kept) == len(items) else dumps(kept)
+
+
+def _led_nowhere(behind: Sequence[Fields], at: int, positions: AbstractSet[int]) -> bool:
+    """Whether all that came of a thought is calls that are left out; `at`: the position of the first of them."""
+    came = list(takewhile(lambda item: kind_of(item) != THOUGHT, behind))
+    return bool(came) and all(map(is_call, came)) and positions.isdisjoint(range(at, at + len(came)))
 
 
 def with_arguments(raw: bytes, position: int, arguments: str) -> bytes:

@@ -39,8 +39,14 @@ HOSTED = {
 }
 """Calls that the provider carries out, and the tool's name where the item has none."""
 
+THOUGHT = "reasoning"
+"""Thoughts. Providers refuse those that stand there without what came of them."""
+
 OURS = ("msg_resp_guardproxy_", "msg_guardproxy")
 """How ids of messages of ours begin: of one that is an answer of its own, and of one behind what a model said."""
+
+OWN_ID = 24
+"""Characters of a response's id that stand in that of a message of ours. Ids of over 64 are refused, and one twice."""
 
 _INPUTS = {
     "local_shell_call": ("action",),
@@ -95,6 +101,12 @@ def is_ours(item: Raw) -> int:
     if isinstance(item_id, str) and item_id.startswith(OURS):
         return 2 if item_id.startswith(OURS[0]) else 1
     return int(text_in(item).startswith(GUARD_MARK))
+
+
+def own_id(response_id: str) -> str:
+    """The id of a message of ours behind what a model said in the response of that id."""
+    end = response_id[-OWN_ID:]
+    return f"{OURS[1]}_{end}" if end else OURS[1]
 
 
 def text_in(item: Raw) -> str:

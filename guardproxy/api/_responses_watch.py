@@ -9,15 +9,16 @@ import re
 
 from guardproxy.api._answer import Answer
 from guardproxy.api._chat_halt import RULE
+from guardproxy.api._json import dumps
 from guardproxy.api._messages import neutral
 from guardproxy.api._passing import BATCH, Passing
 from guardproxy.api._repeats import Repeats
 from guardproxy.api._responses_answer import ENDS, Reader
 from guardproxy.api._responses_gate import ItemEvents
 from guardproxy.api._responses_given import NOTHING, Given, Sequel, given_by, given_in
-from guardproxy.api._responses_items import Fields, carried_out, is_call, kind_of
+from guardproxy.api._responses_items import CALLS, Fields, carried_out, is_call, kind_of, own_id
 from guardproxy.api._responses_whole import Response
-from guardproxy.api._sse import comment
+from guardproxy.api._sse import comment, with_data
 from guardproxy.api._watching import Watch, Wishes
 from guardproxy.core.advice import LANGUAGES
 from guardproxy.core.fingerprint import GUARD_MARK
@@ -33,7 +34,7 @@ _END = re.compile(rb"response\.(?:completed|incomplete|failed)|\[DONE\]|event: e
 class ResponsesAnswer:
     """`Dialect` of items."""
 
-    clears = False
+    clears = True
 
     def __init__(self, ask: Ask, wishes: Wishes) -> None:
         self.answer = Answer()
@@ -143,22 +144,21 @@ class Edits:
         return out + self._halt() if self._again() else out
 
     def _without_calls(self, event: bytes, payload: Fields, sequel: Sequel) -> bytes:
-        item = payload.get("item")
-        if isinstance(item, dict) and is_call(item):
-            index = payload.get("output_index")
-            sequel.drop(index if isinstance(index, int) else None, item)
-        kind = kind_of(payload)
+        part = self._reader.about(payload)
+        if part is not None and part.kind in CALLS:
+            return b""
+        kind, response = kind_of(payload), payload.get("response")
+        output = response.get("output") if isinstance(response, dict) else None
+        if isinstance(response, dict) and isinstance(output, list):
+            kept = [one for one in output if not (isinstance(one, dict) and is_call(one))]
+            if len(kept) < len(output):
+                event = with_data(event, dumps({**payload, "response": {**response, "output": kept}}))
         if kind not in ENDS or kind == "response.failed":
             return sequel.give(event)
-        response = payload.get("response")
-        output = response.get("output") if isinstance(response, dict) else None
-        for at, one in enumerate(output if isinstance(output, list) else ()):
-            if isinstance(one, dict) and is_call(one):
-                sequel.drop(at, one)
         said = b""
         if not self._reader.heard.spoken and self._text is not None:
             self.own_text = True
-            said = sequel.say(self._text, "msg_guardproxy")
+            said = sequel.say(self._text, own_id(self._reader.answer.id))
         return said + sequel.give(event)
 
     def _again(self) -> bool:
@@ -180,5 +180,5 @@ class Edits:
         given = given_in(self._passed, NOTHING)
         sequel = Sequel(given, own=True)
         words = LANGUAGES[self._language].HALTED.format(count=self.repeats)
-        out = sequel.close() + sequel.say(f"{GUARD_MARK} {words}", "msg_guardproxy")
+        out = sequel.close() + sequel.say(f"{GUARD_MARK} {words}", own_id(self._reader.answer.id))
         return out + comment("cut", RULE) + sequel.end(given.base, given.usage)

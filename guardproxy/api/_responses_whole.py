@@ -6,10 +6,10 @@ from guardproxy.api._gate import GAP, Joint, summed
 from guardproxy.api._json import dumps, peek
 from guardproxy.api._reading import may_call
 from guardproxy.api._responses_answer import Reader
+from guardproxy.api._responses_clear import answer, doubled
 from guardproxy.api._responses_events import message_of
-from guardproxy.api._responses_gate import doubled
 from guardproxy.api._responses_given import Given, Sequel, given_of
-from guardproxy.api._responses_items import Fields, is_call, kind_of, text_in
+from guardproxy.api._responses_items import Fields, is_call, kind_of, own_id, text_in
 
 
 class Response:
@@ -33,7 +33,8 @@ class Response:
         payload = peek(raw)
         if not isinstance(payload, dict):
             return None if may_call(raw) and b"{" in raw else (raw, raw)
-        plain = dumps(payload) if may_call(raw) and doubled(raw) else raw
+        kept = answer(payload) if may_call(raw) else payload
+        plain = raw if kept is payload or (kept == payload and not doubled(raw)) else dumps(kept)
         return plain, plain
 
     def holds(self, payload: Fields) -> bool:
@@ -50,7 +51,7 @@ class Response:
         if spoken and len(kept) == len(output):
             return False
         if not spoken:
-            kept.append(message_of(text, "msg_guardproxy"))
+            kept.append(message_of(text, own_id(self._reader.answer.id)))
         payload |= {"output": kept, "status": "completed", "incomplete_details": None}
         return True
 

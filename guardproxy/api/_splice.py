@@ -23,10 +23,15 @@ Splice = tuple[int, int, bytes]  # from, to, what stands there instead
 
 
 def apply(raw: bytes, splices: list[Splice]) -> bytes:
-    """`raw` with every splice made. They must not overlap; those at one position keep their order."""
+    """`raw` with every splice made; those at one position keep their order.
+
+    They must not overlap. What lies inside another one is left out: a body that nobody can read would be worse.
+    """
     parts: list[bytes] = []
     done = 0
     for start, end, new in sorted(splices, key=lambda splice: splice[0]):
+        if start < done:
+            continue
         parts += (raw[done:start], new)
         done = end
     return b"".join((*parts, raw[done:]))

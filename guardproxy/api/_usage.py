@@ -10,6 +10,7 @@ Explicit zeros are zeros; an object that says nothing is no usage.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from guardproxy.core.model import Usage
 
@@ -17,10 +18,12 @@ LARGEST = 2**48
 """Above this a token count is garbage, and would not fit the store's arithmetic."""
 
 _READ = ("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens")  # DeepSeek; Anthropic; Moonshot
+_INSIDE = ("prompt_tokens_details", "input_tokens_details", "input_token_details")  # the last: transcriptions
 _WRITTEN = ("cache_write_tokens", "cache_creation_tokens")  # OpenAI, OpenRouter; LiteLLM
 _WRITTEN_SET = frozenset(_WRITTEN)
 _LONG = "ephemeral_1h_input_tokens"
 _NOTHING: Mapping[str, object] = {}
+_NO_MEDIA: Mapping[str, Any] = {}
 
 
 def usage_of(value: object) -> Usage | None:
@@ -32,22 +35,23 @@ def usage_of(value: object) -> Usage | None:
     if taken is None and given is None:
         return None
     taken, given = taken or 0, given or 0
-    inside = _details(value, "prompt_tokens_details", "input_tokens_details")
+    inside = _details(value, *_INSIDE)
     thought = _details(value, "completion_tokens_details", "output_tokens_details")
     cached = (inside and _count(inside, "cached_tokens")) or _count(value, *_READ) or 0
     written = 0  # a look at the keys of a small object is a quarter of asking it for each
     if "cache_creation_input_tokens" in value or not _WRITTEN_SET.isdisjoint(inside):
         written = _count(value, "cache_creation_input_tokens") or (inside and _count(inside, *_WRITTEN)) or 0
     reasoning = (thought and _count(thought, "reasoning_tokens", "thinking_tokens")) or 0
+    media = _media(inside, thought) if (inside or thought) and (taken or given) else _NO_MEDIA
     if not (cached or written or reasoning):
-        return Usage(taken, given)
+        return Usage(taken, given, **media) if media else Usage(taken, given)
     total, beside = _count(value, "total_tokens") or 0, cached + written
     if beside and (beside > taken or total == taken + beside + given or (_anthropic(value) and total != taken + given)):
         taken += beside
     if reasoning and (reasoning > given or total == taken + given + reasoning):  # xAI's, and Gemini's as OpenAI's
         given += reasoning
     long = min(_long(value, inside), written) if written else 0
-    return Usage(taken, given, cached, written, reasoning, cache_write_1h=long)
+    return Usage(taken, given, cached, written, reasoning, cache_write_1h=long, **media)
 
 
 def merge(old: Usage | None, new: Usage | None) -> Usage | None:
@@ -61,6 +65,10 @@ def merge(old: Usage | None, new: Usage | None) -> Usage | None:
         cache_write=max(old.cache_write, new.cache_write),
         reasoning=max(old.reasoning, new.reasoning),
         cache_write_1h=max(old.cache_write_1h, new.cache_write_1h),
+        audio=max(old.audio, new.audio),
+        image=max(old.image, new.image),
+        audio_output=max(old.audio_output, new.audio_output),
+        image_output=max(old.image_output, new.image_output),
     )
 
 
@@ -73,6 +81,22 @@ def _long(value: Mapping[str, object], inside: Mapping[str, object]) -> int:
     """Tokens written to the cache for an hour: Anthropic's place for them, and LiteLLM's."""
     found = value.get("cache_creation") or inside.get("cache_creation_token_details")
     return (_count(found, _LONG) or 0) if isinstance(found, dict) else 0
+
+
+def _media(inside: Mapping[str, object], thought: Mapping[str, object]) -> Mapping[str, Any]:
+    """Tokens of sound and of pictures, by their field; of an output whose words are counted the others are none."""
+    found = {}
+    if inside:
+        for key, name in (("audio_tokens", "audio"), ("image_tokens", "image")):
+            if number := _count(inside, key):
+                found[name] = number
+    if thought:
+        none = 0 if "text_tokens" in thought else None
+        for key, name in (("audio_tokens", "audio_output"), ("image_tokens", "image_output")):
+            number = _count(thought, key)
+            if (number := none if number is None else number) is not None:
+                found[name] = number
+    return found
 
 
 def _details(value: Mapping[str, object], *names: str) -> Mapping[str, object]:

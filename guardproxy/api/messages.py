@@ -168,9 +168,12 @@ def schema(ask: Ask, tool: str) -> Mapping[str, object] | None:
 
 
 def message(ask: Ask, index: int) -> Message | None:
-    """The message at `index` of those that are spread out, in neutral form: where our earlier advice is found again."""
+    """The message at `index` of those that are spread out, in neutral form: where our earlier advice is found again.
+
+    Where an answer begins with what the provider ran itself, it is known by what it says and calls for.
+    """
     found = _spread(ask)
-    return _messages.neutral(found[index]) if 0 <= index < len(found) else None
+    return _messages.neutral(found.answer(index)) if 0 <= index < len(found) else None
 
 
 def _spread(ask: Ask) -> Spread:

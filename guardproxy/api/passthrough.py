@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from urllib.parse import parse_qsl
 
 from guardproxy.api import _splice
-from guardproxy.api._asked import one_model
+from guardproxy.api._asked import names_more, one_model
 from guardproxy.api._error import error
 from guardproxy.api._json import BOM, peek
 from guardproxy.api._model import model_of, renamed
@@ -37,6 +37,12 @@ MOST = 16
 HEADERS = 8 * 1024
 """Bytes of the longest headers of a part of a form, and the model behind them."""
 
+PARTS = 200
+"""Parts of a form that are looked at, a third of a millisecond each at worst; one that has more names no model."""
+
+DEEP = 3
+"""Lists and objects in each other in which fallbacks are looked for: LiteLLM has a list of objects of lists."""
+
 _LOOSE = re.compile(
     rb'(?i:"(?:m|\\u00[46]d)(?:o|\\u00[46]f)(?:d|\\u00[46]4)(?:e|\\u00[46]5)(?:l|\\u00[46]c)")'
     rb'[ \t\r\n]{0,64}:[ \t\r\n]{0,64}("(?:[^"\\]|\\.){1,256}")'
@@ -48,7 +54,6 @@ _OVERLAP = 2048
 
 _BOUNDARY = re.compile(r"""(?i:;\s*boundary\s*=\s*)(?:"([^"]{1,200})"|([^\s;"]{1,200}))""")
 _PART = re.compile(rb"""(?i:name)\*?[ \t]{0,8}=[ \t]{0,8}(?:(?i:utf-8)'[^'\r\n]{0,8}')?"?model"?(?=[;\s])""")
-_BLANK = re.compile(rb"\r?\n\r?\n")
 _VALUE = re.compile(rb"[^\r\n]{1,256}(?=\r?\n)")
 _USAGE = re.compile(rb'"usage"\s*:\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})')
 
@@ -56,19 +61,22 @@ _USAGE = re.compile(rb'"usage"\s*:\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})')
 class Named:
     """A look at a request on its way: which models it names, for its price.
 
-    A JSON body that is not too large is read, and only its own key counts. Of a larger one, and of what cannot be read,
-    every such key counts, wherever it stands, and of a form every part whose headers name it: whoever names several
-    pays for the dearest, so that none is named to hide another.
+    A JSON body that is not too large is read, and only its own keys count (`model`, and what to fall back on). Of a
+    larger one, and of what cannot be read, every key `model` counts, wherever it stands, and of a form every part whose
+    headers name it: whoever names several pays for the dearest, so that none is named to hide another.
     """
 
     def __init__(self, content_type: str) -> None:
         kind = content_type.strip().lower()
-        found = _BOUNDARY.search(content_type) if kind.startswith("multipart/") else None
-        self._mark = b"--" + (found[1] or found[2]).encode("utf-8", "replace") if found else b""
+        found = (
+            [one or other for one, other in _BOUNDARY.findall(content_type)] if kind.startswith("multipart/") else []
+        )
+        self._mark = b"--" + found[0].encode("utf-8", "replace") if found else b""
+        self._left = PARTS
         self._query = kind.startswith("application/x-www-form-urlencoded")
         self._kept = bytearray()
         self._loosely = False
-        self._reads = True
+        self._reads = len({*found}) <= 1  # which of two boundaries holds, each reader says otherwise
         self._found: dict[str, None] = {}
 
     def feed(self, chunk: bytes) -> None:
@@ -89,14 +97,14 @@ class Named:
 
     def models(self) -> tuple[str, ...]:
         """What it names; nothing comes any more."""
-        if self._mark:
+        if self._reads and self._mark:
             self._parts(over=True)
         elif self._reads:
             body = bytes(self._kept)
             for name in _loose(body) if self._loosely else _fields(body) if self._query else _keys(body):
                 self._add(name)
         self._kept.clear()
-        return () if len(self._found) > MOST else tuple(self._found)
+        return () if len(self._found) > MOST or not self._left else tuple(self._found)
 
     def _parts(self, *, over: bool = False) -> None:
         """Look at the headers of the parts that are there, and keep the end, in which one may begin."""
@@ -107,8 +115,13 @@ class Named:
             if not over and len(part) < HEADERS and mark not in part:
                 at = start  # there is more of it to come
                 break
-            blank = _BLANK.search(part)
-            if blank and _PART.search(part, 0, blank.end()) and (value := _VALUE.match(part, blank.end())):
+            self._left -= 1
+            if not self._left:
+                self._reads = False
+                self._kept.clear()
+                return
+            blank = _blank(part)
+            if blank and _PART.search(part, 0, blank) and (value := _VALUE.match(part, blank)):
                 self._add(value[0].decode("utf-8", "replace"))
         else:
             at = max(at, len(kept) - len(mark))
@@ -119,6 +132,12 @@ class Named:
             self._found[name] = None
 
 
+def _blank(part: bytes) -> int:
+    """Where what follows the headers begins: behind the first empty line; 0 where there is none."""
+    ends = [at + len(line) for line in (b"\n\r\n", b"\n\n") if (at := part.find(line)) >= 0]
+    return min(ends, default=0)
+
+
 def _keys(body: bytes) -> Iterator[str]:
     """The models that the keys of a JSON object name, however often and in whichever letters."""
     if peek(body.removeprefix(BOM)) is None:
@@ -127,11 +146,19 @@ def _keys(body: bytes) -> Iterator[str]:
     try:
         text = _splice.mask(body)
         for key, (start, end) in _splice.pairs(text, _splice.root(text)):
-            value = peek(body[start:end]) if key.lower() == "model" else None
-            if isinstance(value, str):
-                yield value
+            if key.casefold() == "model" or names_more(key):
+                yield from _texts(peek(body[start:end]))
     except (ValueError, IndexError):
         yield from _loose(body)
+
+
+def _texts(value: object, deep: int = DEEP) -> Iterator[str]:
+    """The texts in a value, each of which may be a model that a gateway falls back on."""
+    if isinstance(value, str):
+        yield value
+    elif deep and isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one, deep - 1)
 
 
 def _loose(body: bytes | bytearray) -> Iterator[str]:
@@ -142,7 +169,12 @@ def _loose(body: bytes | bytearray) -> Iterator[str]:
 
 
 def _fields(body: bytes) -> list[str]:
-    return [text for key, text in parse_qsl(body.decode("utf-8", "replace")) if key.lower() == "model"]
+    """The models that a form names, or JSON that comes under its name: there are readers who do not look at that."""
+    try:
+        pairs = parse_qsl(body.decode("utf-8", "replace"), max_num_fields=PARTS)
+    except ValueError:
+        return []
+    return [*_loose(body), *(text for key, text in pairs if key.lower() == "model")]
 
 
 def _stated(data: bytes) -> tuple[Usage | None, str]:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from guardproxy.core.alike import one_path, shaped, without_defaults
-from guardproxy.core.mask import composed, unseen, without_digits
+from guardproxy.core.mask import composed, unseen
 from guardproxy.core.tools import Tool
 
 PROSE = 400
@@ -33,7 +33,6 @@ COSMETIC = frozenset("description explanation reason reasoning thought thoughts 
 
 _CODE = re.compile(r"[/\\{}=|$`*~^@\n0-9_()<>;]")
 NOTHING: Mapping[str, object] = MappingProxyType({})
-_DIGIT = re.compile("[0-9]")
 _WORDS = re.compile(r"[^\W_]+")
 _SCALARS = frozenset((str, int, float, bool))
 _made = tuple.__new__
@@ -91,9 +90,10 @@ def _object(kept: dict[str, object], defaults: Mapping[str, object]) -> Canon:
         plain[key] = made
     exact = repr(sorted(kept.items()) if len(kept) > 1 else [*kept.items()]) if flat and core is kept else _encode(kept)
     near = exact if same else repr(sorted(plain.items())) if flat else _encode(plain)
-    if _DIGIT.search(near) is None:
+    told = near.encode("utf-8", "surrogatepass")
+    masked = told.translate(None, b"0123456789")
+    if len(masked) == len(told):
         return _made(Canon, (exact, near, near, True))
-    masked = without_digits(near)
     if paging:
         masked += _encode({k: v for k, v in core.items() if k in PAGING}).encode("utf-8", "surrogatepass")
     return _made(Canon, (exact, near, masked, True))
@@ -147,14 +147,15 @@ def _number(text: str) -> int | float:
 
 
 _decoder = json.JSONDecoder(parse_float=_number)
+_scan: Callable[[str, int], tuple[object, int]] = vars(_decoder)["scan_once"]  # `raw_decode` is Python around it
 _nested = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
 
 def _value(text: str) -> object:
     """The value of a JSON text. Most hold nothing around it, and need no search for white space."""
     try:
-        value, end = _decoder.raw_decode(text)
-    except ValueError:
+        value, end = _scan(text, 0)
+    except (ValueError, StopIteration):
         end = -1
     return value if end == len(text) else _decoder.decode(text)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
@@ -140,6 +141,18 @@ def unpack(fact: bytes) -> Step:
     kept = _KINDS[kind]
     known_as = FLAGS[flags]
     return Step(kept, name, call, near, masked, result, masked_result, signature, known_as, at_ms, place, bearing)
+
+
+def unpack_all(facts: Sequence[bytes]) -> list[Step]:
+    """Steps of the facts that this version can read; others are left out (a rolling upgrade writes both)."""
+    try:
+        return [unpack(fact) for fact in facts]
+    except ValueError:
+        steps = []
+    for fact in facts:
+        with suppress(ValueError):
+            steps.append(unpack(fact))
+    return steps
 
 
 def _unpack(also: int, fact: bytes, at: int) -> Bearing:

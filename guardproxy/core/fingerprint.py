@@ -25,6 +25,7 @@ from guardproxy.core.memo import Memo
 from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
 from guardproxy.core.pause import announced_ms
 from guardproxy.core.plan import shape
+from guardproxy.core.referral import REFERRAL, refers
 from guardproxy.core.signature import signature_text
 from guardproxy.core.spelling import plain
 from guardproxy.core.tools import (
@@ -177,6 +178,8 @@ class Fingerprinter:
             reads = reads or (found[1] == 0 and only_looks(asked_for, tool))
         text = result_text(raw, receipt=tool.mutates)
         inner = outcome.body(text)
+        if tool.looks and not told and not result[5] and refers(inner):
+            return REFERRAL, REFERRAL, NO_FP, 0
         empty = hollow(inner, asked_for)
         if empty is not None:
             text = inner = empty

@@ -99,7 +99,7 @@ class Lineage:
     def __init__(self) -> None:
         self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
         self._threads: OrderedDict[tuple[str, str, str], Thread] = OrderedDict()
-        self._links: OrderedDict[str, deque[Thread]] = OrderedDict()
+        self._links: OrderedDict[str, dict[Thread, int]] = OrderedDict()
         self._asked: OrderedDict[str, Thread] = OrderedDict()
         self._heads: OrderedDict[str, Thread] = OrderedDict()
         self._runs = 0
@@ -125,13 +125,14 @@ class Lineage:
         self._runs += 1
         return self._thread(org, f"{who.owner}d-{who.head[:12]}-local{self._runs}", "main", now_ms)
 
-    def gave(self, thread: Thread, links: tuple[str, ...]) -> None:
-        """The thread was given a round that is found again by these links."""
+    def gave(self, thread: Thread, links: tuple[str, ...], count: int) -> None:
+        """The thread was given a round that is found again by these links, at a history of `count` messages."""
         for link in links:
-            given = _keep(self._links, link, self._links.get(link) or deque(maxlen=LINKED), LINKS)
-            if thread in given:  # given the same round again: once is enough to be found, and to be taken out
-                given.remove(thread)
-            given.append(thread)
+            given = _keep(self._links, link, self._links.get(link) or {}, LINKS)
+            given.pop(thread, None)  # given the same round again: once is enough, and it is the latest
+            given[thread] = count
+            if len(given) > LINKED:
+                del given[next(iter(given))]
 
     def grows(self, opening: Opening, now_ms: int) -> bool:
         """Whether a start says more than the last one of its head, which was answered and not taken up."""
@@ -170,12 +171,12 @@ class Lineage:
         """
         wanted = [link for link in opening.identity.links if link.startswith("*") is far][:upto]
         for number, link in enumerate(wanted):
-            given = [thread for thread in self._links.get(link, ()) if anyone or self._mine(thread, opening)]
-            fit = [thread for thread in given if thread.count < opening.fact.count]
+            given = [one for one in self._links.get(link, {}).items() if anyone or self._mine(one[0], opening)]
+            fit = [one for one in given if one[1] < opening.fact.count]
             if fit:
-                return max(reversed(fit), key=lambda thread: thread.count)  # of equal ones the latest
+                return max(reversed(fit), key=lambda one: one[1])[0]  # of equal ones the latest
             if given and (number or not opening.identity.spoken):
-                return given[-1]
+                return given[-1][0]
         return None
 
     def _by_digest(self, opening: Opening, now_ms: int) -> Thread | None:
@@ -191,9 +192,7 @@ class Lineage:
     def moved_on(self, opening: Opening, thread: Thread, now_ms: int) -> None:
         """The thread has moved on: it is found by its next round, and equal runs beside it find their own."""
         for link in opening.identity.links:
-            given = self._links.get(link)
-            if given and thread in given:
-                given.remove(thread)
+            self._links.get(link, {}).pop(thread, None)
         _keep(self._asked, opening.fact.conversation, thread, LINKS)
         head = self._head(opening)
         renew = now_ms - thread.noted >= RENEW_MS

@@ -17,7 +17,6 @@ from guardproxy.core.windows import chosen
 REARMS = 3
 """How often new words of the user open a closed thread again."""
 
-
 ONCE = ("turns", "tool_calls", "requests", "concurrent_requests")
 """What another attempt of a turn does not hold again."""
 
@@ -146,7 +145,7 @@ class LocalMemory:
         if hold.conversation == thread.conversation:  # an attempt at an earlier one leaves the present one alone
             _conclude(thread, closing, now_ms)
         if closing.outcome == "answered":
-            self._lineage.gave(thread, closing.links)
+            self._lineage.gave(thread, closing.links, closing.count)
         thread.ring.extend(closing.facts)
         thread.steps += len(closing.facts)
         thread.episodes.extend(closing.episodes)

@@ -222,7 +222,8 @@ class Episode:
 class Usage:
     """Tokens of one attempt. `estimated` where the provider did not say.
 
-    `input` includes cached ones and cache writes, `output` includes reasoning, `cache_write` one-hour writes.
+    `input` includes cached ones and cache writes, sound and pictures; `output` includes reasoning, sound and pictures,
+    of which -1 = the provider did not say; `cache_write` one-hour writes.
     """
 
     input: int = 0
@@ -232,6 +233,10 @@ class Usage:
     reasoning: int = 0
     estimated: bool = False
     cache_write_1h: int = 0
+    audio: int = 0
+    image: int = 0
+    audio_output: int = -1
+    image_output: int = -1
 
 
 class Line(NamedTuple):  # a tuple: nine are made for every request, and sent as they are

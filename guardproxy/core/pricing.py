@@ -29,8 +29,9 @@ DUST = 1e-9
 class Rates:
     """Micro-dollars per token. `known` is False where the configured fallback stands in: never silently free.
 
-    -1 is "no price of its own": cached tokens and cache writes cost what `input` does, one-hour writes what
-    `cache_write` does, reasoning what `output` does. `tiers`: the rates of longer inputs, the longest first.
+    -1 is "no price of its own": cached tokens, cache writes, sound and pictures cost what `input` does, one-hour
+    writes what `cache_write` does, reasoning and what is said or drawn what `output` does. `tiers`: the rates of longer
+    inputs, the longest first. `request`: micro-dollars of each request, beside its tokens.
     """
 
     input: float
@@ -41,6 +42,11 @@ class Rates:
     cache_write_1h: float = -1.0
     reasoning: float = -1.0
     tiers: tuple[Tier, ...] = ()
+    audio: float = -1.0
+    image: float = -1.0
+    audio_output: float = -1.0
+    image_output: float = -1.0
+    request: float = 0.0
 
     def at(self, tokens: int) -> Rates:
         """The rates of an input of so many tokens: all of them are priced by the tier that the input is in."""
@@ -61,14 +67,19 @@ def cost(rates: Rates, usage: Usage) -> int:
     """Micro-dollars of one attempt's `usage`, rounded up.
 
     Cached tokens and cache writes are part of `usage.input`, one-hour writes of the writes, reasoning of the output:
-    nothing is counted twice (`api._usage` brings every provider's figures into this form).
+    nothing is counted twice (`api._usage` brings every provider's figures into this form). An attempt that has used
+    nothing costs nothing.
     """
     if rates.tiers:
         rates = rates.at(usage.input)
     amount = usage.output * rates.output
     if usage.reasoning and rates.reasoning >= 0:
         amount += min(usage.reasoning, usage.output) * (rates.reasoning - rates.output)
-    if usage.cached or usage.cache_write:
+    if rates.audio_output >= 0 or rates.image_output >= 0:
+        amount += _made(rates, usage)
+    if rates.request and (usage.input or usage.output):
+        amount += rates.request
+    if usage.cached or usage.cache_write or usage.audio or usage.image:
         amount += _input(rates, usage)
     elif usage.input > 0:
         amount += usage.input * rates.input
@@ -78,18 +89,39 @@ def cost(rates: Rates, usage: Usage) -> int:
 def _input(rates: Rates, usage: Usage) -> float:
     cached_rate = rates.input if rates.cached < 0 else rates.cached
     write_rate = rates.input if rates.cache_write < 0 else rates.cache_write
-    plain = max(0, usage.input - usage.cached - usage.cache_write)
-    amount = plain * rates.input + usage.cached * cached_rate + usage.cache_write * write_rate
+    heard = min(usage.audio, usage.input) if rates.audio >= 0 else 0
+    shown = min(usage.image, usage.input - heard) if rates.image >= 0 else 0
+    words, cached = usage.input - heard - shown, usage.cached
+    if heard or shown:  # which of them was cached is not said, so it was what is cheaper
+        cached = min(cached, max(0, words - usage.cache_write))
+    plain = max(0, words - cached - usage.cache_write)
+    amount = plain * rates.input + cached * cached_rate + usage.cache_write * write_rate
+    amount += heard * rates.audio + shown * rates.image
     if usage.cache_write_1h and rates.cache_write_1h >= 0:
         amount += min(usage.cache_write_1h, usage.cache_write) * (rates.cache_write_1h - write_rate)
     return amount
+
+
+def _made(rates: Rates, usage: Usage) -> float:
+    """What sound and pictures cost more than words. Where it is not said how much of the output they are, a model that
+    makes them has made nothing else, but for what it thought.
+    """
+    rest = max(0, usage.output - usage.reasoning)
+    heard = _part(usage.audio_output, rest) if rates.audio_output >= 0 else 0
+    drawn = _part(usage.image_output, rest - heard) if rates.image_output >= 0 else 0
+    return heard * (rates.audio_output - rates.output) + drawn * (rates.image_output - rates.output)
+
+
+def _part(told: int, most: int) -> int:
+    return most if told < 0 else min(told, most)
 
 
 def hold(rates: Rates, given: int, most: int) -> int:
     """Micro-dollars to hold for an estimated input of `given` tokens and `most` tokens of output, rounded up.
 
     The same rates, and of each the dearest that may apply: the tier that the input can reach (`REACH`), input that is
-    written to the cache, output that is all reasoning. What a one-hour cache write costs more is settled, not held.
+    written to the cache, output that is all reasoning, or all sound. What a one-hour cache write costs more is settled,
+    not held; so is what sound and pictures cost in the input: as bytes of a request they are many times their tokens.
     """
     reach = given * REACH
     if not rates.tiers or reach <= rates.tiers[-1].above:
@@ -98,7 +130,8 @@ def hold(rates: Rates, given: int, most: int) -> int:
 
 
 def _hold(rates: Rates, given: int, most: int) -> int:
-    amount = given * max(rates.input, rates.cache_write) + most * max(rates.output, rates.reasoning)
+    made = max(rates.output, rates.reasoning, rates.audio_output, rates.image_output)
+    amount = given * max(rates.input, rates.cache_write) + most * made + rates.request
     return int(-(-(amount - DUST) // 1)) if amount > 0 else 0
 
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import cast
 from urllib.parse import quote
 
 from guardproxy.core.brought import adding, brought, last_answered
-from guardproxy.core.fact import BOUNDARY, pack, reported, stamp, unpack
+from guardproxy.core.fact import BOUNDARY, pack, reported, stamp, unpack_all
 from guardproxy.core.fingerprint import GUARD_MARK, Defaults, Fingerprinter
 from guardproxy.core.harness import is_harness
-from guardproxy.core.model import NO_FP, Ask, Call, Message, Step, Trail
+from guardproxy.core.model import NO_FP, Ask, Call, Message, Trail
 from guardproxy.core.rounds import Round, latest, rounds, within
 from guardproxy.core.tenant import owned
 from guardproxy.core.view import Identity, RoundFact, TurnFact, View
@@ -275,18 +274,6 @@ def _conversation(ask: Ask, printer: Fingerprinter) -> str:
         for call in message.calls:
             parts += (call.id, call.name, call.arguments)
     return printer.quick16(*parts).hex()
-
-
-def unpack_all(facts: Sequence[bytes]) -> list[Step]:
-    """Steps of the facts that this version can read; others are left out (a rolling upgrade writes both)."""
-    try:
-        return [unpack(fact) for fact in facts]
-    except ValueError:
-        steps = []
-    for fact in facts:
-        with suppress(ValueError):
-            steps.append(unpack(fact))
-    return steps
 
 
 def trail(view: View, *, whole: bool = False) -> Trail:

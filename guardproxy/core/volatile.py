@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 from guardproxy.core.model import NO_FP, Flag, Fp, Kind, Step, Trail
+from guardproxy.core.referral import resolved
 
 TIMES = 3
 """Different answers after which a part counts as volatile: as many as make a plain repeat (`repeated_call`)."""
@@ -98,7 +99,11 @@ def _by_lot(token: bytes, shape: bytes) -> bool:
 
 
 def learned(trail: Trail) -> Trail:
-    """The trail in which results that differ only in volatile tokens are equal, where that has shown."""
+    """The trail in which results that differ only in volatile tokens are equal, where that has shown.
+
+    One that only refers to an earlier one is that one to begin with.
+    """
+    trail = resolved(trail)
     steps = trail.steps
     if not any(map(_sketched, steps[-PERIOD:])):
         return trail

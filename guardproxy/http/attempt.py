@@ -84,7 +84,9 @@ def _look(run: Guarded, answer: Answer) -> Look:
         encoding = answer.header("content-encoding")
         base = (turn.outcome.upstream or turn.proxy.upstream).base
         message = f"the provider at {base} answered in the encoding {encoding!r}, unasked"
-        raise UpstreamError(message, code="upstream_encoding")
+        error = UpstreamError(message, code="upstream_encoding")
+        error.made = True
+        raise error
     return look
 
 

@@ -142,4 +142,5 @@ def _differences(wanted: Chosen, found: Chosen) -> tuple[str, ...]:
 
 
 def _any(name: str, globs: Sequence[str]) -> bool:
-    return not globs or any(fnmatchcase(name, glob) for glob in globs)
+    """Whether a name fits; in whichever letters, as there are providers (Azure) who do not tell them apart."""
+    return not globs or any(fnmatchcase(name.lower(), glob.lower()) for glob in globs)

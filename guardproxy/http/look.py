@@ -28,6 +28,10 @@ SHOWN = 300
 """Characters of a provider's answer that is not JSON which are shown in the error."""
 
 
+BEGUN = (b"{", b"data:", b"event:")
+"""How answers begin, of whose rest nobody can make anything. What is none (a page of a gateway) was not made."""
+
+
 class Look:
     """One answer. `drop`: its calls are taken out. With a gate, calls wait until they are judged."""
 
@@ -158,4 +162,6 @@ def not_json(turn: Turn, answer: Answer, data: bytes) -> UpstreamError:
     base = (turn.outcome.upstream or turn.proxy.upstream).base
     status = answer.status if answer.status >= 400 else 502
     message = f"the provider at {base} answered {answer.status} with {answer.content_type}, which is not JSON: {text!r}"
-    return UpstreamError(message, status=status, code="upstream_not_json")
+    error = UpstreamError(message, status=status, code="upstream_not_json")
+    error.made = data.lstrip().startswith(BEGUN)
+    return error

@@ -148,7 +148,7 @@ class Outcome:
 
     def lose(self, error: GuardError) -> None:
         """Note whether the attempt that ended so may be billed: all that left for the provider and had no answer."""
-        gone = isinstance(error, UpstreamError) and not error.unsent and error.code in LOST
+        gone = isinstance(error, UpstreamError) and not error.unsent and (error.code in LOST or error.made)
         self.lost = gone and self.upstream_status < 400
 
     def reject(self, edit: Reject) -> None:

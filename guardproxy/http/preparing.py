@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from guardproxy._upstreams import RESERVED
-from guardproxy.api import one_model
+from guardproxy.api import of_tools, one_model
 from guardproxy.core import completion, episode, hygiene, proposals, session
 from guardproxy.core.edit import AppendText, Edit
 from guardproxy.core.model import Decision, Rung
@@ -59,12 +59,14 @@ def _enforced(policy: Policy, *rules: tuple[str, tuple[ToolRule, ...]]) -> bool:
 
 
 def refuse(turn: Turn) -> None:
-    """Raise BadAsk where the key is not for this model or upstream, where the body names two models, or where several
-    answers at once are asked for: they are never edited, and rules would not hold.
+    """Raise BadAsk where the key is not for this model or upstream, or for one that a tool is to use; where the body
+    names two models, or where several answers at once are asked for: they are never edited, and rules would not hold.
     """
     if turn.tenant is not NOBODY:
         turn.tenant.may_ask(turn.ask.model)
-        one_model(turn.body.plain)
+        one_model(turn.body.plain, turn.ask.parsed)
+        for model in of_tools(turn.ask.parsed) if turn.tenant.models else ():
+            turn.tenant.may_ask(model)
         if turn.proxy.upstreams is None:
             turn.tenant.may_reach(RESERVED)
     if turn.ask.choices > 1 and turn.ask.tools and turn.chosen.wants.guards:

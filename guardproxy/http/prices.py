@@ -97,9 +97,15 @@ class Prices:
             if fnmatchcase(model, pattern):
                 return rates
         found = self._listed.find(model, first=first) or _published(model, self._url, self._fallback.output)
+        found = found or self._in_other_letters(model)
         if found is None:
             self._say(model)
         return found or self._fallback
+
+    def _in_other_letters(self, model: str) -> Rates | None:
+        """What the table says of a model that is called otherwise there but for its letters: Azure takes either."""
+        name = model.lower()
+        return next((rates for pattern, rates in self._table.items() if fnmatchcase(name, pattern.lower())), None)
 
     def _missed(self, model: str) -> None:
         if self._unknown == "default":
@@ -155,8 +161,15 @@ MTOK: Mapping[str, str] = {
     "cache_write": "cache_write_mtok",
     "cache_write_1h": "cache_write_1h_mtok",
     "reasoning": "output_reasoning_mtok",
+    "audio": "input_audio_mtok",
+    "image": "input_image_mtok",
+    "audio_output": "output_audio_mtok",
+    "image_output": "output_image_mtok",
 }
 """A field of `Rates` and the library's name for it."""
+
+REQUESTS = "requests_kcount"
+"""The library's name for what a thousand requests cost beside their tokens, in dollars."""
 
 
 def _rates(prices: ModelPrice, output: float) -> Rates | None:
@@ -164,7 +177,9 @@ def _rates(prices: ModelPrice, output: float) -> Rates | None:
     if "input" not in parts:
         return None
     starts = {tier.start for price in parts.values() if isinstance(price, TieredPrices) for tier in price.tiers}
-    base = replace(Rates(0.0, output), **_amounts(parts, 0))
+    requests = getattr(prices, REQUESTS)
+    each = float(requests) * 1000 if isinstance(requests, Decimal) else 0.0
+    base = replace(Rates(0.0, output, request=each), **_amounts(parts, 0))
     tiers = [Tier(start, replace(base, **_amounts(parts, start + 1))) for start in sorted(starts, reverse=True)]
     return replace(base, tiers=tuple(tiers))
 

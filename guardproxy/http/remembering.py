@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from guardproxy.core.edit import PutBack
 from guardproxy.core.memo import Memo
 from guardproxy.core.view import Identity, View
 from guardproxy.errors import StoreError
@@ -130,7 +131,8 @@ def _keep(turn: Turn, view: View) -> None:
     else:
         front = tuple(raw for back in turn.kept for raw in back.before)
     instead = next((back.instead for back in turn.kept if back.instead), "")
-    said = surface.Said(done.text, done.calls, upstream, front, done.message, instead)
+    put = tuple(edit for edit in turn.edits if isinstance(edit, PutBack))
+    said = surface.Said(done.text, done.calls, upstream, front, done.message, instead, put)
     found, needed = surface.keep(ask, said, view.session, view.thread, ids)
     if not (needed or turn.before or turn.opening.identity.fresh):
         return  # this client sends its whole history: nobody goes on by the id, and each turn would take its room

@@ -6,8 +6,9 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from guardproxy.core import pricing, scoped_exemption, session
+from guardproxy.core import pricing, scoped_exemption
 from guardproxy.core.edit import AppendText
+from guardproxy.core.fact import unpack_all
 from guardproxy.core.model import Kind, Rung, Step, Usage
 from guardproxy.core.view import View
 from guardproxy.http import closing, heading, quoting
@@ -187,7 +188,7 @@ def _new_facts(turn: Turn, view: View) -> tuple[bytes, ...]:
 
 
 def _steps(facts: tuple[bytes, ...]) -> tuple[Step, ...]:
-    steps = session.unpack_all(facts)
+    steps = unpack_all(facts)
     for step in steps:
         if step.kind is not _CALL:
             return tuple([one for one in steps if one.kind is _CALL])

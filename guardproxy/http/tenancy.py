@@ -32,6 +32,21 @@ CREDENTIALS = ("Authorization", "api-key", "x-api-key")
 NOT_THEIRS = ("x-goog-api-key", "OpenAI-Organization", "OpenAI-Project")
 """Headers beside those that say who pays at the provider: with a key of ours that is the operator's to say."""
 
+ELSEWHERE = (
+    "Helicone-Target-Url",
+    "Helicone-Target-Provider",
+    "Helicone-OpenAI-Api-Base",
+    "Helicone-Fallbacks",
+    "x-portkey-custom-host",
+    "x-portkey-config",
+    "x-portkey-azure-resource-name",
+    "X-Original-URL",
+    "X-Rewrite-URL",
+    "X-HTTP-Method-Override",
+    "X-HTTP-Method",
+)
+"""Headers that tell a gateway to send the request to another address, model or path, with the operator's key."""
+
 CACHE_S = 1.5
 """Seconds for which a worker believes what it has read of a key. With the time to read it a revocation takes 2."""
 
@@ -55,6 +70,8 @@ class _Known:
     user_header: str = ""
     code: str = ""
 
+
+_OURS_ALONE = frozenset(name.lower() for name in (*CREDENTIALS, *NOT_THEIRS, *ELSEWHERE))
 
 _PLACES = frozenset(name.lower() for name in CREDENTIALS)
 
@@ -114,13 +131,12 @@ class Tenancy:
         return None
 
     def onward(self, headers: CIMultiDictProxy[str]) -> CIMultiDictProxy[str]:
-        """The headers of a request without our keys, and without a word on who pays: what may go on to the provider."""
+        """The headers of a request without our keys, and without a word on who pays and who is asked: what may go on to
+        the provider.
+        """
         if self._mode == "passthrough":
             return headers
-        kept = CIMultiDict(headers)
-        for name in (*CREDENTIALS, *NOT_THEIRS):
-            kept.popall(name, None)
-        return CIMultiDictProxy(kept)
+        return CIMultiDictProxy(CIMultiDict([one for one in headers.items() if one[0].lower() not in _OURS_ALONE]))
 
     def _passed(self, headers: CIMultiDictProxy[str]) -> Tenant:
         sent = list(dict.fromkeys(_sent(headers)))

@@ -35,8 +35,7 @@ STOP_S = 10.0
 """Seconds to go down before it is killed. It flushes the append-only file, which is milliseconds."""
 
 MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=127"}
-"""The server makes and frees the same small things with every script; glibc keeps 7 of a size at hand. Measured: 5 %
-of a turn's instructions. A few megabytes at most; another libc does not look at it, and a setting of the user wins."""
+"""Small things of a script kept at hand (glibc: 7 of a size): 5 % of a turn's instructions. A user's setting wins."""
 
 LOCK = "lock"
 """The file in a data directory that whoever runs a server there has locked. A directory without it never had one."""

@@ -238,9 +238,6 @@ class RunMetrics:
                         self._latest_tokens(row, kind, amount)
         if report.cost_microusd:
             (row.cost or row.open("cost"))[0] += report.cost_microusd / 1e6
-        if report.retries:
-            failed = next((attempt.error_type for attempt in report.attempts if attempt.error_type), "")
-            self._meter.add("guardproxy.upstream.retries", (report.provider, failed), report.retries)
 
     def _latest_tokens(self, row: Row, kind: str, amount: int) -> None:
         client = row.where["first_chunk"][1]

@@ -143,7 +143,6 @@ class TurnReport:
     overhead_response_ns: int = 0
     begin_ns: int = 0
     settle_ns: int = 0
-    retries: int = 0
     objected: tuple[Objected, ...] = ()
     verification: str = ""
     failed_checks: tuple[str, ...] = ()

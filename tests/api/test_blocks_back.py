@@ -130,6 +130,19 @@ def test_put_back(name: str) -> None:
         assert sound(out) or name == "rounds at the end"
 
 
+@pytest.mark.parametrize("thoughts", [(), (THOUGHT,), (THOUGHT, text("I look."))], ids=len)
+@pytest.mark.parametrize("more", [(user("Go on."),), ()], ids=["another turn", "the end"])
+def test_a_notice_behind_thoughts_that_go_back_with_what_was_decided(thoughts: Any, more: Any) -> None:
+    """The client has the thoughts in front of the notice, and the decision brings them again."""
+    sent = body(messages=[Q, model(*thoughts, text("[guardproxy] It waits.")), *more])
+    decided = PutBack(1, raw(model(*thoughts, S), NO))
+    notice = PutBack(1, instead="It waited.")
+    left = [model("It waited.")] if more else []
+    for edits in ([decided, notice], [notice, decided]):
+        out = json.loads(messages.write(messages.read(sent, {}), edits))["messages"]
+        assert out == [Q, model(*thoughts, S), NO, *left, *more]
+
+
 def test_indices_are_those_of_messages_spread_out() -> None:
     sent = [Q, model(R, use("3")), user(result("1", "r"), result("3", "s"), text("and?")), model("a"), Q]
     asked = messages.read(body(system="s", messages=sent), {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from guardproxy import api
@@ -91,6 +93,17 @@ NAMED: dict[str, tuple[bytes, str, tuple[str, ...]]] = {
     "another part": (FORM % (b"models", b"no"), MULTI, ()),
     "half of one": (FORM[:50], MULTI, ()),
     "a query": (b"a=model%3Dx&model=m+1&b=c", QUERY, ("m 1",)),
+    "JSON by a form's name": (b'{"model":"m","a":"&model=cheap&"}', QUERY, ("m", "cheap")),
+    "more to fall back on": (
+        b'{"model":"a","models":["b",{"model":"c"}],"fallbacks":[{"a":["d"]}],"x":{"models":["no"]}}',
+        JSON,
+        ("a", "b", "c", "d"),
+    ),
+    "fallbacks too deep": (b'{"model":"a","models":' + b"[" * 9 + b'"b"' + b"]" * 9 + b"}", JSON, ("a",)),
+    "two boundaries": (MODEL + MODEL.replace(b"--x", b"--y").replace(b"\nm", b"\nn"), f"{MULTI}; boundary=y", ()),
+    "one boundary, twice": (MODEL, f"{MULTI}; boundary=x", ("m",)),
+    "too many parts": (MODEL + FORM % (b"a", b"b") * passthrough.PARTS, MULTI, ()),
+    "too many fields": (b"model=cheap" + b"&a=b" * passthrough.PARTS, QUERY, ()),
     "bytes": (bytes(range(256)) * 10, "audio/mpeg", ()),
     "nothing": (b"", "", ()),
 }
@@ -105,6 +118,25 @@ def test_the_models_that_a_request_names(name: str) -> None:
             seen.feed(body[at : at + size])
         assert len(seen._kept) <= passthrough.MAX_READ
         assert seen.models() == models
+
+
+LOOPS = {
+    "a boundary everywhere": (b"-" * 1_000_000, "multipart/form-data; boundary=-"),
+    "parts without end": (b"--x\r\n" * 200_000, MULTI),
+    "names without end": (b"--x\r\n" + b"name=" * 200_000, MULTI),
+    "fields without end": (b"model=a&" * 125_000, QUERY),
+    "keys without end": (b'{"a":' + b'"model":' * 125_000, JSON),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_no_body_holds_up_the_others(name: str) -> None:
+    body, kind = LOOPS[name]
+    seen, began = passthrough.Named(kind), time.process_time()
+    for at in range(0, len(body), 65_536):
+        seen.feed(body[at : at + 65_536])
+    seen.models()
+    assert time.process_time() - began < 1.5, "a megabyte took minutes where each part was looked at"
 
 
 def test_it_has_a_prefix_and_no_path() -> None:

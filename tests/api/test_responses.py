@@ -350,6 +350,11 @@ def test_a_kept_answer() -> None:
     assert [json.loads(one)["call_id"] for one in responses.calls_in_message(raw)] == ["c1", "c2"]
     assert json.loads(responses.keep_calls(raw, {1})) == [THOUGHT, SAID, items[3]]
     assert responses.keep_calls(raw, {0, 1}) is raw
+    later = {**THOUGHT, "id": "rs_2"}
+    two = json.dumps([*items[:3], later, items[3]]).encode()
+    assert json.loads(responses.keep_calls(two, {0})) == items[:3], "nor thoughts of which nothing is left"
+    assert json.loads(responses.keep_calls(two, {1})) == [THOUGHT, SAID, later, items[3]]
+    assert responses.keep_calls(json.dumps([CALL, later]).encode(), {0}) == json.dumps([CALL, later]).encode()
     assert responses.with_arguments(raw, 0, '{"x":1}') is raw
     assert json.loads(responses.with_arguments(raw, 1, '{"x":2}'))[3]["arguments"] == '{"x":2}'
     custom = json.dumps([{"type": "custom_tool_call", "call_id": "c", "name": "p", "input": "a"}]).encode()

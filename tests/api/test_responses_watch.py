@@ -179,11 +179,11 @@ F = Call("f", '{"x":1}', "c")
 WHOLE: list[tuple[dict[str, Any], tuple[Call, ...], str, list[str], str]] = [
     (whole(SAID), (), "hi", ["m"], "completed"),
     (whole(THOUGHT, SAID), (), "hi", ["rs", "m"], "completed"),
-    (whole(CALL), (F,), "", ["msg_guardproxy"], "completed"),
+    (whole(CALL), (F,), "", ["msg_guardproxy_r"], "completed"),
     (whole(THOUGHT, SAID, CALL), (F,), "hi", ["rs", "m"], "completed"),
-    (whole(CALL, CALL), (F, F), "", ["msg_guardproxy"], "completed"),
+    (whole(CALL, CALL), (F, F), "", ["msg_guardproxy_r"], "completed"),
     (whole(SAID, {**SAID, "id": "n"}), (), "hi\n\nhi", ["m", "n"], "completed"),
-    (whole({**CALL, "arguments": {"x": 1}}), (F,), "", ["msg_guardproxy"], "completed"),
+    (whole({**CALL, "arguments": {"x": 1}}), (F,), "", ["msg_guardproxy_r"], "completed"),
     (
         whole(SAID, status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
         (),
@@ -191,8 +191,8 @@ WHOLE: list[tuple[dict[str, Any], tuple[Call, ...], str, list[str], str]] = [
         ["m"],
         "max_output_tokens",
     ),
-    (whole(), (), "", ["msg_guardproxy"], "completed"),
-    (whole(1, None, {}, {"type": 5}), (), "", ["msg_guardproxy"], "completed"),
+    (whole(), (), "", ["msg_guardproxy_r"], "completed"),
+    (whole(1, None, {}, {"type": 5}), (), "", ["msg_guardproxy_r"], "completed"),
 ]
 
 

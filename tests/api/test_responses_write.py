@@ -134,6 +134,37 @@ def test_what_stands_in_the_place_of_our_notices() -> None:
     assert [item.get("id") for item in found["input"]] == [None, "fc_p", None], "the assistant goes on"
 
 
+def test_thoughts_in_front_of_a_notice_go_with_what_it_takes_the_place_of() -> None:
+    """A provider refuses them without what came of them; and, once their call is released, twice."""
+    notice = {**ours(1), "id": "msg_guardproxy_resp_1"}
+    line = {**notice, "content": [{"type": "output_text", "text": "Line."}]}
+    for more in ([USER], [USER, THOUGHT, CALL, {**RESULT, "output": "done"}]):
+        asked = ask(input=[USER, THOUGHT, notice, *more])
+        assert json.loads(responses.write(asked, [PutBack(1, instead="Line.")]))["input"] == [USER, line, *more]
+    decided = [PutBack(1, ROUND), PutBack(1, instead="Line.")]
+    found = json.loads(responses.write(ask(input=[USER, THOUGHT, notice, USER]), decided))["input"]
+    assert found == [USER, THOUGHT, CALL, RESULT, line, USER]
+
+
+MINE = {"type": "function_call", "id": "fc_c", "call_id": "c", "name": "g", "arguments": "{}"}
+OTHER = {**THOUGHT, "id": "rs_o"}
+PLACES: list[tuple[list[Any], tuple[int, ...], list[Any]]] = [
+    # the client's answer, the places of the calls that it lacks, what is sent
+    ([THOUGHT, MINE], (0,), [THOUGHT, CALL, MINE]),
+    ([THOUGHT, OTHER, MINE], (0,), [THOUGHT, CALL, OTHER, MINE]),
+    ([MINE, THOUGHT, OTHER], (1, 2), [MINE, THOUGHT, CALL, OTHER, CALL]),
+    ([OTHER, MINE, THOUGHT], (1,), [OTHER, MINE, THOUGHT, CALL]),
+]
+
+
+@pytest.mark.parametrize(("own", "places", "expected"), PLACES)
+def test_a_call_stands_behind_the_thoughts_that_led_to_it(own: Any, places: tuple[int, ...], expected: Any) -> None:
+    told = {**RESULT, "call_id": "c"}
+    put = PutBack(1, calls=tuple((at, orjson.dumps(CALL)) for at in places), after=(orjson.dumps(RESULT),))
+    found = json.loads(responses.write(ask(input=[USER, *own, told]), [put]))["input"]
+    assert found[1:-2] == expected
+
+
 def test_calls_that_ids_do_not_tell_apart() -> None:
     """The result that is put back stands where its call does."""
     call = {"type": "function_call", "call_id": "d", "name": "f", "arguments": "{}"}

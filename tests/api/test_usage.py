@@ -112,6 +112,37 @@ CASES: dict[str, tuple[object, Usage | None]] = {
         Usage(8, 1, 0, 5, cache_write_1h=5),
     ),
     "zeros": (chat(0, 0, total_tokens=0), Usage()),
+    "said and drawn": (
+        chat(
+            100,
+            40,
+            prompt_tokens_details={"audio_tokens": 60, "image_tokens": 7, "text_tokens": 33},
+            completion_tokens_details={"audio_tokens": 30, "image_tokens": 2, "text_tokens": 8},
+        ),
+        Usage(100, 40, audio=60, image=7, audio_output=30, image_output=2),
+    ),
+    "openai, words alone": (
+        chat(
+            100,
+            40,
+            prompt_tokens_details={"audio_tokens": 0, "cached_tokens": 10},
+            completion_tokens_details={"audio_tokens": 0, "reasoning_tokens": 5},
+        ),
+        Usage(100, 40, 10, 0, 5, audio_output=0),
+    ),
+    "a transcription": (
+        messages(14, 45, input_token_details={"text_tokens": 2, "audio_tokens": 12}),
+        Usage(14, 45, audio=12),
+    ),
+    "only words are counted apart": (
+        chat(9, 4, completion_tokens_details={"text_tokens": 4}),
+        Usage(9, 4, audio_output=0, image_output=0),
+    ),
+    "of sound, but an embedding": (chat(9, 0, prompt_tokens_details={"audio_tokens": 9}), Usage(9, 0, audio=9)),
+    "zeros of everything": (
+        chat(0, 0, prompt_tokens_details={"audio_tokens": 0}, completion_tokens_details={"audio_tokens": 0}),
+        Usage(),
+    ),
     "nothing": ({"total_tokens": 9}, None),
     "garbage": (chat("9", -1), None),  # type: ignore[arg-type]
     "no object": ([1], None),
@@ -135,6 +166,8 @@ def test_running_totals_take_the_largest_of_each() -> None:
     assert merge(last, first) == merge(first, last)
     assert merge(None, last) == last
     assert merge(first, None) == first
+    heard = usage_of(chat(9, 9, completion_tokens_details={"audio_tokens": 4}))
+    assert merge(first, heard) == Usage(43, 9, 40, audio_output=4)
 
 
 counts = st.one_of(st.integers(-5, LARGEST * 2), st.floats(), st.text(max_size=3), st.none(), st.booleans())
@@ -146,6 +179,9 @@ INNER = [
     "reasoning_tokens",
     "ephemeral_1h_input_tokens",
     "cache_creation_token_details",
+    "audio_tokens",
+    "image_tokens",
+    "text_tokens",
 ]
 details = st.dictionaries(st.sampled_from(INNER), counts | objects, max_size=4)
 

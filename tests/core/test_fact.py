@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from guardproxy.core import fact
 from guardproxy.core.bearing import ABSENT, Bearing
-from guardproxy.core.fact import TOOL_NAME, is_boundary, pack, reported, stamp, unpack
+from guardproxy.core.fact import TOOL_NAME, is_boundary, pack, reported, stamp, unpack, unpack_all
 from guardproxy.core.model import NO_FP, Flag, Kind, Step
 from guardproxy.core.view import RoundFact
 from tests.core.talk import PRINTER, step
@@ -112,3 +112,9 @@ def test_a_report_goes_with_the_newest_step(rounds: tuple[RoundFact, ...], told:
     assert [[unpack(one).bearing.report for one in part.facts] for part in after] == told
     assert [(part.digest, part.index) for part in after] == [(part.digest, part.index) for part in rounds]
     assert reported(rounds, ()) is rounds
+
+
+def test_facts_of_another_version_are_left_out() -> None:
+    good = pack(step("f"))
+
+    assert [one.tool for one in unpack_all([good, b"\x09" + good[1:], good[:-1], b"", good])] == ["f", "f"]

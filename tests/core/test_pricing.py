@@ -12,6 +12,9 @@ PLAIN = Rates(2.5, 10.0)
 CACHED = Rates(2.5, 10.0, cached=0.25, cache_write=3.125)
 SONNET = Rates(3.0, 15.0, cached=0.3, cache_write=3.75, cache_write_1h=6.0)
 THINKING = Rates(1.0, 2.0, reasoning=5.0)
+SPEAKING = Rates(2.5, 10.0, cached=1.0, audio=32.0, audio_output=64.0)
+DRAWING = Rates(5.0, 10.0, image=8.0, image_output=32.0)
+ANSWERING = Rates(1.0, 1.0, request=12_000.0)
 TIERED = Rates(
     1.0, 10.0, 0.1, tiers=(Tier(200_000, Rates(4.0, 40.0, 0.4)), Tier(100_000, Rates(2.0, 20.0, 0.2, reasoning=30.0)))
 )
@@ -45,6 +48,17 @@ COSTS = [
     (TIERED, Usage(input=100_001, output=10, reasoning=5), 200_252),
     (Rates(0.1, 0.2), Usage(input=30, output=15), 6),  # 3.0000000000000004 + 3 is no seven
     (Rates(1e-6, 0.0), Usage(input=1), 1),
+    (SPEAKING, Usage(input=1000, output=100, audio=400, audio_output=90), 1500 + 12_800 + 100 + 5760),
+    (SPEAKING, Usage(input=1000, output=100, audio_output=0), 3500),  # it was only asked in writing
+    (SPEAKING, Usage(input=100, output=100), 250 + 6400),  # how much of it was said is not: all
+    (SPEAKING, Usage(input=100, output=100, reasoning=30), 250 + 300 + 4480),  # but what was thought
+    (SPEAKING, Usage(input=10, output=10, audio=99, audio_output=99), 320 + 640),  # never more than there are
+    (SPEAKING, Usage(input=1000, cached=800, audio=600, audio_output=0), 400 + 19_200),  # cached were words first
+    (PLAIN, Usage(input=1000, output=100, audio=400, audio_output=90, image=9, image_output=9), 3500),
+    (DRAWING, Usage(input=1000, output=100, image=400, image_output=60), 3000 + 3200 + 400 + 1920),
+    (ANSWERING, Usage(input=10, output=10), 12_020),
+    (ANSWERING, Usage(), 0),  # it was not asked, or was refused
+    (Rates(0.0, 0.0, request=5.0), Usage(output=1), 5),
 ]
 
 
@@ -65,6 +79,9 @@ HOLDS = [
     (TIERED, 199_000, 10, 796_400),
     (TIERED, 300_000, 0, 1_200_000),
     (Rates(0.0, 0.0), 10**6, 10**6, 0),
+    (SPEAKING, 100, 100, 6650),  # all of it may be sound
+    (DRAWING, 100, 100, 3700),
+    (ANSWERING, 100, 100, 12_200),
     (Rates(9.0, 9.0, tiers=(Tier(100, Rates(1.0, 1.0)),)), 80, 0, 720),  # a tier may be cheaper: not for sure
 ]
 
@@ -76,7 +93,7 @@ def test_hold(rates: Rates, given: int, most: int, expected: int) -> None:
     assert (found, type(found)) == (expected, int)
 
 
-ALL = [PLAIN, CACHED, SONNET, THINKING, TIERED]
+ALL = [PLAIN, CACHED, SONNET, THINKING, TIERED, SPEAKING, DRAWING, ANSWERING]
 tokens = st.integers(0, 400_000)
 
 

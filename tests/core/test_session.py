@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from guardproxy.core import rounds, session
-from guardproxy.core.fingerprint import Fingerprinter, pack, unpack
+from guardproxy.core.fingerprint import Fingerprinter, unpack
 from guardproxy.core.model import Ask, Call, Flag, Kind
 from guardproxy.core.view import Identity, TurnFact
-from tests.core.talk import PRINTER, Json, ask, called, result, said, step, steps, system, user, view_of
+from tests.core.talk import PRINTER, Json, ask, called, result, said, steps, system, user, view_of
 
 TASK = user("Do it.")
 LONG = "This is a summary of what was done. " * 8
@@ -268,12 +268,6 @@ def test_trail_begins_at_the_last_boundary(ring: str, lost: int) -> None:
     assert [one.tool for one in trail.steps] == expected.split()
     assert trail.first == first + lost
     assert trail.last == len(kept) + lost - 1
-
-
-def test_facts_of_another_version_are_left_out() -> None:
-    good = pack(step("f"))
-
-    assert [one.tool for one in session.unpack_all([good, b"\x09" + good[1:], good[:-1], b"", good])] == ["f", "f"]
 
 
 def test_an_ask_without_messages_of_its_own_is_no_trouble() -> None:

@@ -235,6 +235,8 @@ class Trouble:
     says: str
 
 
+MADE = {"half JSON", "half a body", "events, unasked"}  # of an answer there was something: it was made as a whole
+GONE = {"closes without a word", "silent", "speaks no HTTP"}  # a whole one may have been
 HTML = b"<html><body>Bad gateway</body></html>"
 TROUBLES = [
     Trouble("down", None, 502, "upstream_unreachable", "cannot be reached"),
@@ -250,6 +252,7 @@ TROUBLES = [
     Trouble("HTML with 429", raw(http("429 Slow", HTML, "text/html")), 429, "upstream_not_json", "429 with text/html"),
     Trouble("an empty 200", raw(http("200 OK", b"")), 502, "upstream_not_json", "not JSON"),
     Trouble("half JSON", raw(http("200 OK", b'{"id":"x","cho')), 502, "upstream_not_json", "not JSON"),
+    Trouble("events, unasked", raw(http("200 OK", b'data: {"id":"x"}')), 502, "upstream_not_json", "not JSON"),
     Trouble("half a body", raw(http("200 OK", b'{"id":', length=500)), 502, "upstream_broken", "broke off"),
 ]
 
@@ -270,6 +273,8 @@ async def test_upstream_trouble(
             assert answer.headers["x-guardproxy-session-id"]
             report = await heard.next()
             assert (report.status, report.error_type, report.outcome) == (trouble.status, trouble.code, "")
+            billed = trouble.name in MADE or (trouble.name in GONE and not stream)
+            assert (report.usage.output > 0) == billed, "what may have been made may be billed"
             assert heard.reports.empty()
             assert await held(store) == {}
 

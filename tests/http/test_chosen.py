@@ -178,6 +178,16 @@ def test_it_costs_next_to_nothing() -> None:
         assert cost < most, (name, cost)
 
 
+def test_nobody_leaves_a_policy_by_capital_letters() -> None:
+    """There are providers who take a model in whichever letters, and whoever names an agent means the one."""
+    matches = [Match("p", ("gpt-5*", "My-*"), ()), Match("q", (), ("CI-*",))]
+    policies = Policies({"default": plain("d"), "p": plain("p"), "q": plain("q")}, "default", matches)
+    for model in ("gpt-5", "GPT-5", "Gpt-5-x", "my-model", "MY-model"):
+        assert policies.of(a_turn({}, model)).label == "p", model
+    assert policies.of(a_turn({}, "m", "ci-1")).label == "q"
+    assert policies.of(a_turn({}, "x-gpt-5")).label == "d"
+
+
 def test_what_clients_name_is_remembered_within_bounds() -> None:
     policies = Policies({"default": plain("d"), "p": plain("p")}, "default", [Match("p", ("x*",), ())])
     for number in range(5000):

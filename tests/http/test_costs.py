@@ -31,6 +31,7 @@ MODELS = {
         "tiers": [{"above": 200_000, "input": 4}, {"above": 100_000, "input": 2, "output": 20, "cached_input": 0.2}],
     },
     "free": {"input": 0, "output": 0},
+    "speaker": {"input": 1, "output": 2, "input_audio": 10, "output_audio": 20, "thousand_requests": 3},
 }
 LISTED = {
     "sample_spec": {"mode": "one of: chat"},
@@ -141,6 +142,12 @@ SETTLED: dict[str, tuple[str, Json, int]] = {
         20_002,
     ),
     "free on purpose": ("free", chat(10**6, 10**6), 0),
+    "sound": (
+        "speaker",
+        chat(100, 50, prompt_tokens_details={"audio_tokens": 80}, completion_tokens_details={"audio_tokens": 40}),
+        20 + 800 + 20 + 800 + 3000,
+    ),
+    "sound that nobody told of": ("speaker", chat(100, 50), 100 + 1000 + 3000),
     "of the file": ("listed", chat(200_000, 100, prompt_tokens_details={"cached_tokens": 100_000}), 331_500),
     "of the file, a tier": ("listed", chat(200_001, 100), 1_202_256),
     "unknown": ("nobody's", chat(1000, 100), 4500),

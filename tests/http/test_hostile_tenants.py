@@ -55,6 +55,14 @@ MORE_MODELS = {
     "with a letter as its number": f'{{"model":"cheap","mod\\u0065ls":["dear"],{SAY}}}',
     "its last letter, a capital": f'{{"model":"cheap","model\\u0053":["dear"],{SAY}}}',
     "the other, too": f'{{"model":"cheap","f\\u0061llbacks":["dear"],{SAY}}}',
+    "another of LiteLLM's": f'{{"model":"cheap","context_window_fallbacks":[{{"cheap":["dear"]}}],{SAY}}}',
+    "LiteLLM's of Azure": f'{{"model":"cheap","deployment_id":"dear",{SAY}}}',
+    "spread over it": f'{{"model":"cheap","extra_body":{{"model":"dear"}},{SAY}}}',
+    "fallbacks spread over it": f'{{"model":"cheap","extra_body":{{"a":1,"fallbacks":["dear"]}},{SAY}}}',
+    "a letter that folds to an s": f'{{"model":"cheap","model\u017f":["dear"],{SAY}}}',
+    "a sign that folds to a k": f'{{"model":"cheap","fallbac\u212as":["dear"],{SAY}}}',
+    "the same as its number": f'{{"model":"cheap","fallbac\\u212as":["dear"],{SAY}}}',
+    "several in one": f'{{"model":"cheap,dear",{SAY}}}',
 }
 ONE_MODEL = {
     "lists in a tool": f'{{"model":"cheap",{SAY},"tools":[{{"type":"function","function":{{"name":"f","parameters":'
@@ -63,19 +71,24 @@ ONE_MODEL = {
     "in a tool": f'{{"model":"cheap",{SAY},"tools":[{{"type":"function","function":{{"name":"f","parameters":'
     '{"type":"object","properties":{"model":{"type":"string"}},"required":["model"]}}}]}',
     "in metadata": f'{{"metadata":{{"model":"dear"}},"model":"cheap",{SAY}}}',
+    "more of the body's, no model": f'{{"model":"cheap","extra_body":{{"top_k":1}},{SAY}}}',
+    "a tool that draws": f'{{"model":"cheap","tools":[{{"type":"image_generation"}}],{SAY}}}',
     "with its letters as numbers": f'{{"mod\\u0065l":"cheap",{SAY}}}',
 }
 
 
 async def test_a_second_model_is_none(store: Store) -> None:
     """Providers differ in which of two they take; a key for one model would be one for any."""
-    async with company(store, models=["cheap"]) as (running, key):
+    async with company(store, models=["cheap*"]) as (running, key):
         for why, body in TWO_MODELS.items():
             answer = await running.post(body.encode(), key)
             assert (answer.status, answer.json["error"]["param"]) in ((400, "model"), (404, "model")), why
         assert running.provider.got == []
         for why, body in MORE_MODELS.items():
             assert (await running.post(body.encode(), key)).status == 400, why
+        assert running.provider.got == []
+        drawn = f'{{"model":"cheap","tools":[{{"type":"image_generation","model":"dear"}}],{SAY}}}'
+        assert (await running.post(drawn.encode(), key)).status == 404
         assert running.provider.got == []
         for why, body in ONE_MODEL.items():
             assert (await running.post(body.encode(), key)).status == 200, why
@@ -102,6 +115,13 @@ def test_one_model(body: str) -> None:
 def test_two_models(body: str) -> None:
     with pytest.raises(BadAsk, match="given twice"):
         one_model(body.encode())
+
+
+@pytest.mark.parametrize("body", MORE_MODELS.values(), ids=MORE_MODELS)
+def test_more_models(body: str) -> None:
+    for front in (b"", b"\xef\xbb\xbf"):
+        with pytest.raises(BadAsk, match=r"further models|a list of models"):
+            one_model(front + body.encode())
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"model","model"}', b'[]"model""model"', b'{"model":1"model":'])
@@ -159,6 +179,32 @@ async def test_who_pays_is_not_the_tenants_to_say(path: str, store: Store) -> No
     assert sent["authorization"] == "Bearer sk-provider"
     assert sent["x-title"] == "kept"
     assert not {name.lower() for name in said} & set(sent)
+
+
+GATEWAYS = {
+    "Helicone-Target-URL": "https://evil.example",
+    "helicone-openai-api-base": "https://evil.example",
+    "Helicone-Fallbacks": '[{"target-url":"https://evil.example"}]',
+    "x-portkey-custom-host": "https://evil.example",
+    "X-Portkey-Config": '{"custom_host":"https://evil.example","override_params":{"model":"dear"}}',
+    "x-portkey-azure-resource-name": "evil",
+    "X-Original-URL": "/v1/files",
+    "x-http-method-override": "DELETE",
+}
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/moderations"])
+async def test_where_a_request_goes_is_not_the_tenants_to_say(path: str, store: Store) -> None:
+    """A gateway in front of the provider would send the operator's key there. What names a run goes on."""
+    async with company(store, routes=["/v1/moderations"]) as (running, key):
+        await store.registry.put(Org("acme"))
+        body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+        said = {**GATEWAYS, "x-portkey-trace-id": "t-1", "Helicone-Session-Id": "s-1"}
+        assert (await running.post(body, {**key, **said}, path)).status == 200
+        sent = {name.lower(): text for name, text in running.provider.got[-1].headers.items()}
+    assert sent["authorization"] == "Bearer sk-provider"
+    assert (sent["x-portkey-trace-id"], sent["helicone-session-id"]) == ("t-1", "s-1")
+    assert not {name.lower() for name in GATEWAYS} & set(sent)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from guardproxy.api._blocks_made import block_events
 from guardproxy.http.keyring import Keyring
 from guardproxy.secrets import derive
 from guardproxy.store.redis import Store
@@ -189,6 +190,49 @@ async def test_thoughts_of_a_refused_round_go_back_signed_and_are_not_said_twice
     assert "[guardproxy]" in told["content"]
     own = model({**SIGNED, "thinking": "So be it."}, use("r1", path="a"))
     assert sent[2] == [*sent[1], own, history[2]]
+
+
+async def test_what_a_person_denied_goes_back_with_the_thoughts_that_the_client_has(store: Store) -> None:
+    """They flowed before the notice: the client has them in front of it."""
+    first = Said(raw=[begun(), *THINKS, called(2, "d1", "delete"), ended("tool_use")])
+    async with live(store, surface=surface, tools={"approval": ["delete"]}) as running:
+        answering(running, first, Said("I leave it."), Said("Bye."))
+        history = [user("Delete a.")]
+        answer = await running.post(asked(*history, stream=True))
+        message, _, _ = surface.answer(answer.body, stream=True)
+        assert [block["type"] for block in message["blocks"]] == ["thinking", "text", "text"]
+        (waits,) = await store.approvals.list("default")
+        await store.approvals.decide("default", waits.id, "deny", "ann", "not today")
+        history += [{"role": "assistant", "content": message["blocks"]}, user("Go on.")]
+        await running.post(asked(*history, stream=True))
+        history += [model("I leave it."), user("And?")]
+        await running.post(asked(*history, stream=True))
+    sent = [got.json["messages"] for got in running.provider.got]
+    assert sent[1][:2] == [history[0], model(SIGNED, text("I delete it."), use("d1", "delete", path="a"))]
+    assert "not today" in sent[1][2]["content"][0]["content"]
+    assert [one["role"] for one in sent[1][3:]] == ["assistant", "user"]
+    assert sent[2] == [*sent[1], *history[3:]]
+
+
+@STREAM
+async def test_what_was_refused_goes_back_in_front_of_an_answer_that_the_provider_searched_for(
+    stream: bool, store: Store
+) -> None:
+    blocks = [*searched("x", 1), text("So it is."), use("r1", path="a")]
+    whole = {"id": "msg_2", "type": "message", "role": "assistant", "model": "p", "content": blocks}
+    second = {**whole, "stop_reason": "tool_use", "usage": {"input_tokens": 1, "output_tokens": 1}}
+    made = b"".join([block_events(number, one) for number, one in enumerate(blocks)])
+    raw = [begun(), made, ended("tool_use")] if stream else json.dumps(second).encode()
+    async with live(store, surface=surface, policy={"refuse": "enforce"}, tools={"deny": ["delete"]}) as running:
+        answering(running, Said(None, [("delete", "{}", "d1")]), Said(raw=raw), Said("Done."))
+        history = [user("Delete a.")]
+        answer = await running.post(asked(*history, stream=stream))
+        message, _, _ = surface.answer(answer.body, stream=stream)
+        history += [{"role": "assistant", "content": message["blocks"]}, user(result("r1", "nothing"))]
+        await running.post(asked(*history, stream=stream))
+    sent = [got.json["messages"] for got in running.provider.got]
+    assert sent[1][1] == model(use("d1", "delete"))
+    assert sent[2] == [*sent[1], *history[1:]]
 
 
 async def test_arguments_that_are_no_json_are_repaired(store: Store) -> None:

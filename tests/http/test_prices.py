@@ -36,6 +36,7 @@ def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
         ("acme-small", Rates(1.0, 2.0)),
         ("acme-big", Rates(1.0, 2.0)),  # the first pattern that fits, in the order of the file
         ("ACME-small", Rates(7.0, 8.0)),
+        ("ACME-large", Rates(1.0, 2.0)),  # what else would a provider take it for
         ("gpt-4o", Rates(0.0, 0.0)),  # the configuration may say that it is free
         ("gpt-4o-mini", Rates(3.0, 4.0)),  # the price file before the published prices
         ("openai/gpt-4o-mini", Rates(3.0, 4.0)),
@@ -68,6 +69,15 @@ def test_published_prices_of_cache_writes_and_long_inputs() -> None:
     assert (tier.rates.input, tier.rates.output, tier.rates.cache_write_1h) == (6.0, 22.5, 12.0)
     three = Prices({}, FALLBACK, url="https://dashscope-intl.aliyuncs.com/x").rates("claude-sonnet-4-5")
     assert three == sonnet, "an address that nobody knows takes nothing away"
+
+
+def test_published_prices_of_sound_pictures_and_requests() -> None:
+    of = Prices({}, FALLBACK).rates
+    speaks, hears, draws, asks = map(of, ("gpt-audio", "gemini-2.5-flash", "gpt-image-1.5", "perplexity/sonar"))
+    assert (speaks.input, speaks.audio, speaks.output, speaks.audio_output) == (2.5, 32.0, 10.0, 64.0)
+    assert (hears.input, hears.audio, hears.audio_output) == (0.3, 1.0, -1.0)
+    assert (draws.image, draws.image_output) == (8.0, 32.0)
+    assert asks.request == 12_000, "micro-dollars"
 
 
 def test_the_address_says_whose_price_it_is() -> None:

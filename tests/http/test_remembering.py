@@ -304,6 +304,25 @@ async def test_a_call_that_a_person_does_not_allow(store: Store, stream: bool) -
         assert len({answer.headers["x-guardproxy-session-id"] for answer in client.answers}) == 1
 
 
+@both
+async def test_what_was_denied_stands_there_though_a_person_is_asked_again(store: Store, stream: bool) -> None:
+    """The request that brought it was answered in our words: the provider has nothing of it."""
+    made = [Said(calls=[("send_mail", '{"q":"a"}', f"call_m{number:08}")]) for number in range(2)]
+    async with live(store, surface=responses, tools={"approval": ["send_mail"]}) as running:
+        strict = Strict(running, lambda _: made.pop(0), stream=stream)
+        client = Client(running, strict)
+        await client.send("Tell them.")
+        for why in ("not to all", "nor to her"):
+            (waits,) = await store.approvals.list("default")
+            await store.approvals.decide("default", waits.id, "deny", "someone", why)
+            made += [Said("I leave it.")] if not made else []
+            await client.send([{"role": "user", "content": f"{why}?"}])
+        assert client.message["content"] == "I leave it."
+        said = words(strict.seen[-1])
+        assert [said.count(text) for text in ("not to all.", "nor to her.", '"not to all?"')] == [1, 1, 1]
+        assert said.index("not to all.") < said.index('"not to all?"') < said.index("nor to her.")
+
+
 async def test_of_a_client_that_sends_its_whole_history_one_answer_is_kept(store: Store) -> None:
     async with live(store, surface=responses) as running:
         history: list[Json] = [{"role": "user", "content": unique("find it")}]

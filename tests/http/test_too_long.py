@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from guardproxy.core import session
+from guardproxy.core.fact import unpack_all
 from guardproxy.core.model import Kind
 from guardproxy.store.redis import Store
 from tests.live import live, serve
@@ -44,7 +44,7 @@ async def test_a_refused_length_is_a_fact_of_the_thread(
             assert answer.status == status
         await heard.next()
         report = await heard.next()
-    steps = session.unpack_all(report.view.ring)
+    steps = unpack_all(report.view.ring)
     assert [step.kind for step in steps] == [Kind.TOO_LONG] * known
 
 

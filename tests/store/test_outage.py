@@ -20,6 +20,7 @@ from tests.store.kit import ORG, Agent
 
 LIMIT_S = 0.25
 SLACK_S = 0.15  # two shared cores: the loop may be late by itself
+AT_ONCE_S = LIMIT_S / 3  # far from what waiting costs; nobody is asked, and the loop may be late by itself
 
 
 class Changes(list[tuple[bool, str]]):
@@ -76,7 +77,7 @@ async def test_a_frozen_server_costs_its_time_limit_once_and_then_nothing(
         first = await seconds(store, 20)
         assert LIMIT_S * 0.9 < max(first) < LIMIT_S + SLACK_S
         for _ in range(20):
-            assert max(await seconds(store)) < 0.02
+            assert max(await seconds(store)) < AT_ONCE_S
             await asyncio.sleep(0.02)  # over several probes
         assert [up for up, _ in changes] == [False]
     await eventually(lambda: store.up)
@@ -114,7 +115,7 @@ async def test_a_killed_server_is_noticed_without_traffic_and_used_again_when_it
     own_server.process.kill()
     own_server.process.wait()
     await eventually(lambda: not store.up)
-    assert max(await seconds(store, 20)) < 0.02
+    assert max(await seconds(store, 20)) < AT_ONCE_S
     own_server.stop()
     back = embedded.start(own_server.data_dir, server=None, durable=False)
     try:
@@ -201,7 +202,7 @@ async def test_nothing_there_an_error_or_an_open_breaker_as_asked(changes: Chang
     assert "secret-word" not in str(caught.value)
     store = await Store.connect("redis://127.0.0.1:1", required=False, on_change=changes)
     try:
-        assert max(await seconds(store)) < 0.02
+        assert max(await seconds(store)) < AT_ONCE_S
         assert [up for up, _ in changes] == [False]
     finally:
         await store.close()
@@ -209,7 +210,7 @@ async def test_nothing_there_an_error_or_an_open_breaker_as_asked(changes: Chang
 
 async def test_after_closing_calls_fail_at_once(store: Store) -> None:
     await store.close()
-    assert max(await seconds(store)) < 0.02
+    assert max(await seconds(store)) < AT_ONCE_S
 
 
 FULL = [("maxmemory", "1", "0", "OOM"), ("min-replicas-to-write", "1", "0", "NOREPLICAS")]
@@ -225,7 +226,7 @@ async def test_a_server_that_takes_no_writes_is_away(
     await admin._client.command("CONFIG", "SET", setting, bad)
     await seconds(store, 20)
     for _ in range(20):
-        assert max(await seconds(store)) < 0.02
+        assert max(await seconds(store)) < AT_ONCE_S
         await asyncio.sleep(0.02)  # over several probes: it answers each, and takes none of what they write
     assert [(up, said in reason) for up, reason in changes] == [(False, True)]
     await admin._client.command("CONFIG", "SET", setting, good)

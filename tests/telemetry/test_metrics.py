@@ -67,7 +67,6 @@ CLIENT = ("chat", "openai", "gpt-4o", "gpt-4o-2024-08-06", "api.openai.com")
         (turn(2, steps=(step(flags=Flag.FAILED),)), "guardproxy.tool.calls", ("read_file", "error"), 1),
         (turn(2, steps=(step(flags=Flag.UNANSWERED),)), "guardproxy.tool.calls", ("read_file", "abandoned"), 1),
         (nudged(), "guardproxy.tool.repeats", ("read_file", "repeated_call"), 1),
-        (turn(1, attempts=(FAILED,), retries=2), "guardproxy.upstream.retries", ("openai", "502"), 2),
         (turn(1, view=view(1, degraded=True)), "guardproxy.store.fallbacks", ("open",), 1),
         (refused(), "guardproxy.interventions", ("acme", "refuse", "repeated_call", "enforce"), 2),
         (refused(), "guardproxy.interventions", ("acme", "firm", "repeated_call", "enforce"), 1),

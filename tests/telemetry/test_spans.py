@@ -374,7 +374,7 @@ async def test_chat_attributes():
 async def test_a_failed_attempt_has_no_usage():
     good = turn(1).attempts[0]
     bad = replace(good, status=503, error_type="503", calls=(), finish_reason="")
-    first, second = named(await sent([turn(1, attempts=(bad, good), retries=1)]), "chat gpt-4o")
+    first, second = named(await sent([turn(1, attempts=(bad, good))]), "chat gpt-4o")
 
     assert first.status.code == Status.STATUS_CODE_ERROR
     assert "gen_ai.usage.input_tokens" not in attributes(first)
