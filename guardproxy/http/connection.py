@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
@@ -43,7 +44,7 @@ class Connection(asyncio.Protocol):
         self._incoming = Incoming(self)
         self._transport: asyncio.Transport | None = None
         self._request: Request | None = None  # under way, until its body has come, too
-        self._tail: list[bytes] = []  # what came behind a request that is not answered yet
+        self._tail: deque[bytes] = deque()  # what came behind a request that is not answered yet
         self._tail_size = 0
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
@@ -102,10 +103,12 @@ class Connection(asyncio.Protocol):
         if incoming.deaf:
             return
         self.seen_s = self.loop.time()
-        if self._request is not None and incoming.coming is None and not incoming.heading:
-            self._keep(data)  # it is read when that request is answered
+        if self._reads_later():
+            self._tail.append(data)  # it is read when that request is answered
+            self._tail_size += len(data)
         elif rest := incoming.feed(data):
-            self._keep(rest)
+            self._tail.appendleft(rest)
+            self._tail_size += len(rest)
         coming = incoming.coming
         if self._tail_size > READ or (coming is not None and coming.held > 2 * READ and not coming.gathers):
             self._stop()
@@ -117,6 +120,10 @@ class Connection(asyncio.Protocol):
         if incoming.wrong:
             self._server.malformed(incoming.wrong)
             incoming.wrong = ""
+
+    def _reads_later(self) -> bool:
+        """Whether a request is under way and all there: what comes now stands behind it."""
+        return self._request is not None and self._incoming.coming is None and not self._incoming.heading
 
     def _begin(self) -> None:
         self._request = request = self._incoming.waiting.popleft()
@@ -167,7 +174,8 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """With the next request, if there may be one."""
-        request, self._request, self._incoming.dropped = self._request, None, None
+        incoming = self._incoming
+        request, self._request, incoming.dropped = self._request, None, None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -175,16 +183,13 @@ class Connection(asyncio.Protocol):
             self.close()
             return
         self.seen_s = self.loop.time()
-        if self._incoming.waiting:
+        if incoming.waiting:
             self._begin()
-        elif self._tail:
-            tail, self._tail, self._tail_size = b"".join(self._tail), [], 0
-            self.data_received(tail)
+        while self._tail and not self._reads_later():
+            part = self._tail.popleft()
+            self._tail_size -= len(part)
+            self.data_received(part)
         self.flow()
-
-    def _keep(self, data: bytes) -> None:
-        self._tail.append(data)
-        self._tail_size += len(data)
 
     def _stop(self) -> None:
         if not self._stopped and self._transport is not None:
