@@ -19,6 +19,9 @@ MAX_CHOICES = 128
 REASONING = ("reasoning_content", "reasoning")
 """Where providers put thoughts: counted as produced, never part of the text."""
 
+DEFERRED = "queued"
+"""How an answer ends that is made in the background, and fetched later."""
+
 
 class Choice:
     """One of the `n` answers."""
@@ -154,9 +157,19 @@ class Answer:
         if "usage" in entry:  # Moonshot puts it here
             self.usage = merge(self.usage, usage_of(entry["usage"]))
 
+    def _defer(self, payload: Mapping[str, object]) -> None:
+        """XAI's answer to `deferred`: a name by which the answer is fetched later. It is none that came out empty."""
+        name = payload["request_id"]
+        if isinstance(name, str) and name and not (self.id or self.failed or "data" in payload):
+            self.id, self.done = mend(name), True
+            choice = self.choice(0)
+            choice.finish, choice.chars = DEFERRED, 1
+
     def _count(self, payload: Mapping[str, object]) -> None:
         if "usage" in payload:
             self.usage = merge(self.usage, usage_of(payload["usage"]))
+        elif "request_id" in payload and "choices" not in payload:
+            self._defer(payload)
         groq = payload.get("x_groq")
         if isinstance(groq, dict):
             self.usage = merge(self.usage, usage_of(groq.get("usage")))

@@ -39,7 +39,8 @@ class Said:
 
     `front`: items that stand before the next request's, or, of an answer of ours, before it: results of calls that the
     client never saw, rounds that were sent back. `message`: the answer as it was kept, where it was; `instead`: what an
-    answer of ours says for the model. `put`: what was put back into the request.
+    answer of ours says for the model. `put`: what was put back into the request. `tokens`: what the provider has of the
+    conversation after it; 0 = not known.
     """
 
     text: str
@@ -49,6 +50,7 @@ class Said:
     message: bytes = b""
     instead: str = ""
     put: tuple[PutBack, ...] = ()
+    tokens: int = 0
 
 
 def continues(ask: Ask) -> str:
@@ -100,6 +102,7 @@ def keep(ask: Ask, said: Said, session: str, thread: str, ids: Sequence[str]) ->
         "count": ask.count + 1,
         "language": ask.language,
         "said": message,
+        "tokens": said.tokens or ask.held_tokens,
         "front": [] if lost else [one.decode("utf-8", "replace") for one in front],
         "lost": lost,
     }
@@ -158,6 +161,7 @@ class Recalled:
     language: str
     session: str
     thread: str
+    tokens: int = 0
 
 
 def recalled(ask: Ask, kept: bytes | None) -> Recalled | None:
@@ -178,7 +182,15 @@ def recalled(ask: Ask, kept: bytes | None) -> Recalled | None:
         body.history.items, body.history.instructions, before=int(found["count"]), last=dict(found["said"])
     )
     before = Before(found["upstream"], tuple([str(one).encode() for one in found["front"]]))
-    return Recalled(history, before, str(found["language"]), str(found["session"]), str(found["thread"]))
+    return Recalled(
+        history, before, str(found["language"]), str(found["session"]), str(found["thread"]), _tokens(found)
+    )
+
+
+def _tokens(found: Fields) -> int:
+    """Nothing of an answer that an earlier version kept."""
+    tokens = found.get("tokens")
+    return tokens if isinstance(tokens, int) else 0
 
 
 def _unknown(name: str) -> BadAsk:

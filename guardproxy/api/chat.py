@@ -161,6 +161,7 @@ def ask_of(
         language=_messages.language(first, last),
         parsed=parsed,
         defaults=schema_defaults(tools, names, last),
+        background=parsed.get("deferred") is True,
     )
 
 

@@ -18,6 +18,7 @@ from guardproxy.api._model import model_of, renamed
 from guardproxy.api._sse import Decoder, data_of
 from guardproxy.api._usage import merge, usage_of
 from guardproxy.core.model import Usage
+from guardproxy.core.tenant import masked
 
 __all__ = ["PATHS", "PREFIX", "SURFACE", "Named", "Seen", "error", "model_of", "one_model", "renamed"]
 
@@ -128,7 +129,7 @@ class Named:
         del self._kept[:at]
 
     def _add(self, name: str) -> None:
-        if (name := name.strip()) and name.isprintable() and len(self._found) <= MOST:
+        if (name := masked(name.strip())) and name.isprintable() and len(self._found) <= MOST:
             self._found[name] = None
 
 

@@ -169,7 +169,7 @@ def recall(ask: Ask, kept: bytes | None) -> tuple[Ask, str, str] | None:
         return None
     ask.parsed.history, ask.parsed.before = found.history, found.before
     again = _ask(ask.parsed, ask.body, ask.declared, short=True, named=ask.model)
-    return replace(again, language=found.language), found.session, found.thread
+    return replace(again, language=found.language, held_tokens=found.tokens), found.session, found.thread
 
 
 def resolve(ask: Ask, found: Mapping[str, bytes]) -> Ask:
@@ -179,7 +179,8 @@ def resolve(ask: Ask, found: Mapping[str, bytes]) -> Ask:
     history = ask.parsed.history
     items = [_meant(item, found) for item in history.items]
     ask.parsed.history = History(items, history.instructions, before=history.before, last=history.last)
-    return replace(_ask(ask.parsed, ask.body, ask.declared, short=True, named=ask.model), language=ask.language)
+    again = _ask(ask.parsed, ask.body, ask.declared, short=True, named=ask.model)
+    return replace(again, language=ask.language, held_tokens=ask.held_tokens)
 
 
 def _meant(item: Mapping[str, object], found: Mapping[str, bytes]) -> Mapping[str, object]:

@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from guardproxy.core.view import Opening
+from guardproxy.core.view import Opening, TurnFact
 
 RING = 64
 """Facts kept per thread (DESIGN section 2)."""
@@ -50,6 +50,10 @@ class Session:
     counts: dict[str, int] = field(default_factory=dict)
     used: dict[tuple[str, str], int] = field(default_factory=dict)
     held: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def stands(self, turn: int, span: int, span_started: int) -> None:
+        """So many turns it had; in this request span, which began then."""
+        self.turn, self.span, self.span_started = turn, span, span_started
 
 
 @dataclass(slots=True, eq=False)
@@ -102,6 +106,7 @@ class Lineage:
         self._links: OrderedDict[str, dict[Thread, int]] = OrderedDict()
         self._asked: OrderedDict[str, Thread] = OrderedDict()
         self._heads: OrderedDict[str, Thread] = OrderedDict()
+        self._ended: OrderedDict[str, Thread] = OrderedDict()  # by us, the last one of a head
         self._runs = 0
 
     def resolve(self, opening: Opening, now_ms: int) -> Thread:
@@ -115,6 +120,8 @@ class Lineage:
         latest = self._heads.get(self._head(opening))
         if found is None and latest is None and not who.fresh:
             found = self._by_link(opening, far=True)
+        if found is None and latest is not None and not (who.session or who.fresh or who.spoken):
+            found = self._ended_by_us(opening, now_ms)
         if found is None and latest is not None:
             found = latest if _goes_on(latest, opening, now_ms) else None
         if found is not None:
@@ -126,13 +133,20 @@ class Lineage:
         return self._thread(org, f"{who.owner}d-{who.head[:12]}-local{self._runs}", "main", now_ms)
 
     def gave(self, thread: Thread, links: tuple[str, ...], count: int) -> None:
-        """The thread was given a round that is found again by these links, at a history of `count` messages."""
+        """The thread, whose history was so long then, was given a round that is found again by these links."""
+        if thread.answer == "own":
+            self.ended(thread)
         for link in links:
             given = _keep(self._links, link, self._links.get(link) or {}, LINKS)
-            given.pop(thread, None)  # given the same round again: once is enough, and it is the latest
+            _ = given.pop(thread, None)  # given the same round again: now it is the latest
             given[thread] = count
             if len(given) > LINKED:
                 del given[next(iter(given))]
+
+    def carried(self, opening: Opening) -> bool:
+        """Whether the newest round of this history was given out under this head, and is not left behind yet."""
+        links = opening.identity.links[:1]
+        return bool(links and not links[0].startswith("*") and self._links.get(links[0]))
 
     def grows(self, opening: Opening, now_ms: int) -> bool:
         """Whether a start says more than the last one of its head, which was answered and not taken up."""
@@ -155,6 +169,18 @@ class Lineage:
     def _mine(self, thread: Thread, opening: Opening) -> bool:
         return opening.identity.session in ("", thread.session.name)
 
+    def _ended_by_us(self, opening: Opening, now_ms: int) -> Thread | None:
+        """The run of this head that we ended a moment ago: clients drop what we say, or write it in other words."""
+        thread = self._ended.get(self._head(opening))
+        if thread is None or now_ms - thread.at > RETRY_MS or opening.fact.count <= thread.count:
+            return None
+        return thread if thread.closed_by or thread.answer == "own" else None
+
+    def ended(self, thread: Thread) -> None:
+        """The thread was given our own words: it is the last one of its head that we ended."""
+        if thread.head:
+            _keep(self._ended, thread.head, thread, THREADS)
+
     def _left(self, opening: Opening) -> Thread | None:
         """The thread that goes on under another name: of whatever session, where this one's is not known yet."""
         who = opening.identity
@@ -171,12 +197,12 @@ class Lineage:
         """
         wanted = [link for link in opening.identity.links if link.startswith("*") is far][:upto]
         for number, link in enumerate(wanted):
-            given = [one for one in self._links.get(link, {}).items() if anyone or self._mine(one[0], opening)]
-            fit = [one for one in given if one[1] < opening.fact.count]
+            given = {one: long for one, long in self._links.get(link, {}).items() if anyone or self._mine(one, opening)}
+            fit = [thread for thread, long in given.items() if long < opening.fact.count]
             if fit:
-                return max(reversed(fit), key=lambda one: one[1])[0]  # of equal ones the latest
+                return max(reversed(fit), key=given.__getitem__)  # of equal ones the latest
             if given and (number or not opening.identity.spoken):
-                return given[-1][0]
+                return next(reversed(given))
         return None
 
     def _by_digest(self, opening: Opening, now_ms: int) -> Thread | None:
@@ -234,3 +260,33 @@ def _goes_on(latest: Thread, opening: Opening, now_ms: int) -> bool:
     if who.fresh:  # a client that starts again after our own ending
         return bool(latest.closed_by) and now_ms - latest.at <= RETRY_MS
     return now_ms - latest.at <= LATEST_MS
+
+
+def new_facts(thread: Thread, fact: TurnFact) -> list[bytes]:
+    """The rounds that the ring does not have: from the one last delivered on, else those after the last request."""
+    found = fact.rounds
+    if thread.turn:
+        if not thread.taken and thread.delivered and _began_before(thread, fact):
+            fact.grown(thread.delivered)
+            found = fact.rounds
+        first = next((i for i, r in enumerate(found) if r.index >= thread.count), len(found))
+        newest = [] if thread.taken else [i for i, r in enumerate(found) if r.digest == thread.delivered]
+        if newest:
+            first, thread.taken = newest[-1], True
+        found = found[first:]
+    counts = thread.session.counts
+    for name, amount in [one for part in found for one in part.counts.items()]:
+        counts[name] = counts.get(name, 0) + amount
+    thread.names = tuple(dict.fromkeys(name for part in found for name in part.counts))
+    return [fact for part in found for fact in part.facts]
+
+
+def _began_before(thread: Thread, fact: TurnFact) -> bool:
+    """Whether the newest round is another one, begun before the last answer, and the user has said nothing new."""
+    newest = fact.rounds[-1] if fact.rounds else None
+    return (
+        newest is not None
+        and newest.digest != thread.delivered
+        and newest.index < thread.count <= fact.count
+        and not fact.user
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from guardproxy.core.lineage import FAILED, LATEST_MS, Lineage, Session, Thread
+from guardproxy.core.lineage import FAILED, LATEST_MS, Lineage, Session, Thread, new_facts
 from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Opening, Spent, View
 from guardproxy.core.windows import chosen
@@ -73,6 +73,7 @@ class LocalMemory:
         kind = _kind(thread, opening, now_ms)
         if thread.closed_by and not kind.rearm:
             thread.answers += 1
+            self._lineage.ended(thread)
             if not opening.identity.fresh:  # a start again meets the cut for a while after it, not for ever
                 thread.at = now_ms
             return self._view(thread, now_ms, closed=True, closed_by=thread.closed_by, answers=thread.answers)
@@ -80,14 +81,16 @@ class LocalMemory:
         short, spent = self._fit(thread.session, opening.lines, lines, now_ms, kind)
         about = {"retry": kind.retry, "new_session": kind.first, "spent": spent, "main": kind.main}
         forgot = self._lineage.had(thread, opening) if kind.forgot else not thread.turn and grows
-        about |= {"missing": forgot, "status": thread.status}
+        about |= {"missing": forgot, "status": thread.status, "carried": self._lineage.carried(opening)}
         if short:
             turn = thread.turn if kind.retry else thread.session.turn + 1
             about |= {"turn": turn, "span": kind.span, "span_started_ms": kind.span_started}
             return self._view(thread, now_ms, admitted=False, short=short, **about)
+        self._lineage.moved_on(opening, thread, now_ms)
         if not kind.retry:
-            self._lineage.moved_on(opening, thread, now_ms)
             _append(thread, opening, kind)
+        elif kind.first:  # a retry under another name
+            thread.session.stands(thread.turn, kind.span, kind.span_started)
         thread.at, thread.state = now_ms, "open"
         thread.status = thread.status if kind.same else "active"
         for at, hold in lines:
@@ -144,8 +147,7 @@ class LocalMemory:
         thread.at = now_ms
         if hold.conversation == thread.conversation:  # an attempt at an earlier one leaves the present one alone
             _conclude(thread, closing, now_ms)
-        if closing.outcome == "answered":
-            self._lineage.gave(thread, closing.links, closing.count)
+        self._lineage.gave(thread, closing.links, closing.count)
         thread.ring.extend(closing.facts)
         thread.steps += len(closing.facts)
         thread.episodes.extend(closing.episodes)
@@ -261,12 +263,11 @@ def _append(thread: Thread, opening: Opening, kind: _Kind) -> None:
     if blank:
         facts.append(fact.blank)
     elif not kind.same:
-        facts += _new_facts(thread, opening)
+        facts += new_facts(thread, opening.fact)
     thread.equal = thread.equal + again if kind.same and not blank else 0
     thread.ring.extend(facts)
     thread.steps += len(facts)
-    session.turn += 1
-    session.span, session.span_started = kind.span, kind.span_started
+    session.stands(session.turn + 1, kind.span, kind.span_started)
     thread.turn, thread.conversation, thread.count = session.turn, fact.conversation, fact.count
     if fact.user:
         session.users.add(fact.user)
@@ -281,19 +282,3 @@ def _conclude(thread: Thread, closing: Closing, now_ms: int) -> None:
         thread.answered, thread.status = now_ms, closing.status
     elif thread.state != "answered":
         thread.state, thread.answer = closing.outcome, ""
-
-
-def _new_facts(thread: Thread, opening: Opening) -> list[bytes]:
-    """The rounds that the ring does not have: from the one last delivered on, else those after the last request."""
-    found = opening.fact.rounds
-    if thread.turn:
-        first = next((i for i, r in enumerate(found) if r.index >= thread.count), len(found))
-        newest = [] if thread.taken else [i for i, r in enumerate(found) if r.digest == thread.delivered]
-        if newest:
-            first, thread.taken = newest[-1], True
-        found = found[first:]
-    counts = thread.session.counts
-    for name, amount in [one for part in found for one in part.counts.items()]:
-        counts[name] = counts.get(name, 0) + amount
-    thread.names = tuple(dict.fromkeys(name for part in found for name in part.counts))
-    return [fact for part in found for fact in part.facts]

@@ -127,6 +127,7 @@ class Ask:
     defaults: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # in the schemas of the tools called
     aside: bool = False  # it costs, but is no turn of any run
     background: bool = False  # the provider makes the answer whoever listens
+    held_tokens: int = 0  # of what the provider has of the conversation, and the request does not, as far as is known
 
 
 @value

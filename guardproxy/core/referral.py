@@ -22,6 +22,9 @@ LONGEST = 1_000
 BEFORE = 240
 """Characters at most before the words: a path may stand there."""
 
+WORDS = 60
+"""Characters of the longest such words."""
+
 RECENT = 6
 """Newest steps of which one must be such an answer, or nothing is read: as many as the longest cycle has calls."""
 
@@ -40,9 +43,9 @@ _has = int.__and__
 
 def refers(text: str) -> bool:
     """Whether a result's body, of a tool that only looks, is no more than a reference to an earlier one."""
-    if len(text) > LONGEST or " since " not in text:
+    if len(text) > LONGEST or ("ed since " not in text and "o change" not in text):
         return False
-    found = _REFERS.search(text.lower())
+    found = _REFERS.search(text[: BEFORE + WORDS].lower())
     if found is None or found.start() > BEFORE:
         return False
     before = text[: found.start()]

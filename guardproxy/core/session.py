@@ -6,10 +6,10 @@ turns its answer back into steps. Rules: DESIGN section 5.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import cast
-from urllib.parse import quote
 
 from guardproxy.core.brought import adding, brought, last_answered
 from guardproxy.core.fact import BOUNDARY, pack, reported, stamp, unpack_all
@@ -17,7 +17,7 @@ from guardproxy.core.fingerprint import GUARD_MARK, Defaults, Fingerprinter
 from guardproxy.core.harness import is_harness
 from guardproxy.core.model import NO_FP, Ask, Call, Message, Trail
 from guardproxy.core.rounds import Round, latest, rounds, within
-from guardproxy.core.tenant import owned
+from guardproxy.core.tenant import named, owned
 from guardproxy.core.view import Identity, RoundFact, TurnFact, View
 from guardproxy.core.volatile import learned
 from guardproxy.core.written import own_words
@@ -29,7 +29,6 @@ SPECIFIC_TEXT, SPECIFIC_ID = 200, 9
 """Characters from which an answer's text (a summary), or a call's id, names one conversation, whatever its head."""
 
 _Called = tuple[str, tuple[bytes, ...], dict[str, int]]
-_PLAIN = re.compile(r"[\x21-\x7e]+")
 
 FAR = "*"
 """Begins a link that holds without the head: asked only where the head is unknown, as after a compaction."""
@@ -110,7 +109,7 @@ def identify(ask: Ask, printer: Fingerprinter, tenant: str, owner: str = "") -> 
     candidates = links(printer, tenant, head, calls, text) if last else ()
     session, thread = ask.declared.session, ask.declared.thread
     if session or thread:
-        session, thread = owned(owner, _named(session)), owned("", _named(thread))
+        session, thread = owned(owner, named(session)), owned("", named(thread))
     said = "" if calls else text.strip()  # an empty answer leaves no link
     spoken = bool(said) and not said.startswith(GUARD_MARK) and bool(_last_words(ask))
     return Identity(session, thread, head, last is None, candidates, ask.declared.source, spoken, owner)
@@ -148,6 +147,8 @@ def observe(ask: Ask, printer: Fingerprinter, now_ms: int, tenant: str = "") -> 
     facts = [_round_fact(turn, printer, now_ms, seen, ask.defaults) for turn in found]
     boundary, blank = printer.marks
     digest = _conversation(ask, printer)
+    newest = found[-1] if found else None
+    several = newest is not None and len(newest.calls) > 1 and not newest.written
     return TurnFact(
         _tenants_head(digest, printer, tenant) if tenant else digest,
         ask.count,
@@ -155,7 +156,19 @@ def observe(ask: Ask, printer: Fingerprinter, now_ms: int, tenant: str = "") -> 
         _last_user(ask, printer),
         stamp(boundary, now_ms),
         stamp(blank, now_ms),
+        partial(_since, newest, printer, now_ms, ask) if newest is not None and several else None,
     )
+
+
+def _since(turn: Round, printer: Fingerprinter, now_ms: int, ask: Ask, delivered: str) -> RoundFact | None:
+    """What is new in a round that has grown: its last calls, where they are the answer that was delivered last."""
+    for some in range(1, min(len(turn.calls) - 1, AT_MOST) + 1):
+        calls = turn.calls[-some:]
+        if round_digest(printer, calls, "") == delivered:
+            last = replace(turn, calls=calls, results=turn.results[-some:])
+            fact = _round_fact(last, printer, now_ms, set(), ask.defaults)
+            return reported((fact,), ask.declared.progress)[0]
+    return None
 
 
 def _round_fact(turn: Round, printer: Fingerprinter, now_ms: int, seen: set[bytes], defaults: Defaults) -> RoundFact:
@@ -185,11 +198,6 @@ def _written_fact(turn: Round, printer: Fingerprinter, now_ms: int, *, fresh: bo
     stamped = tuple([stamp(fact, now_ms, turn.index) for fact in facts])
     spoken = (pack(printer.boundary(now_ms)),) if fresh else ()
     return RoundFact(round_digest(printer, (), turn.text), turn.index, (*stamped, *spoken), counts)
-
-
-def _named(name: str) -> str:
-    """A client's name in plain characters; other ones are written as percent codes, so that no two names meet."""
-    return name if not name or _PLAIN.fullmatch(name) else quote(name, safe="!#$&'()*+,/:;=?@[]~", errors="replace")
 
 
 def _called(turn: Round, printer: Fingerprinter, defaults: Defaults) -> _Called:

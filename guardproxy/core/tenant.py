@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from fnmatch import translate
 from functools import lru_cache
+from urllib.parse import quote
 
 from guardproxy.core.model import value
 from guardproxy.core.windows import Budget
@@ -54,7 +55,12 @@ class Tenant:
         return f"{self.key}{SEPARATOR}" if self.key else ""
 
     def may_ask(self, model: str) -> None:
-        """`BadAsk` for a model that the key is not for: 404, as providers say it of a model one has no access to."""
+        """`BadAsk` for a model that the key is not for: 404, as providers say it of a model one has no access to; and
+        for a key in its place, which would be logged and counted as one.
+        """
+        if masked(model) != model:
+            said = "a key stands in `model`, from where it would be passed on and logged; name the model there"
+            raise BadAsk(said, code="misplaced_api_key", param="model")
         if self.models and not matches(model, self.models):
             said = f"the model {model[:200]!r} does not exist for this key; it may use {', '.join(self.models)}"
             raise BadAsk(said, status=404, code="model_not_found", param="model")
@@ -102,6 +108,14 @@ def masked(text: str) -> str:
     say of a change, is stored and logged.
     """
     return _SECRETS.sub(r"\1\2", text) if "gp-" in text or "gpa-" in text else text
+
+
+_PLAIN = re.compile(r"[\x21-\x7e]+")
+
+
+def named(name: str) -> str:
+    """A client's name in plain characters; other ones are written as percent codes, so that no two names meet."""
+    return name if not name or _PLAIN.fullmatch(name) else quote(name, safe="!#$&'()*+,/:;=?@[]~", errors="replace")
 
 
 def owned(owner: str, session: str) -> str:

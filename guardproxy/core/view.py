@@ -6,9 +6,9 @@ Times are milliseconds of the store's clock (plus the offset given); amounts are
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from guardproxy.core.model import Line, Usage, value
 
@@ -69,6 +69,19 @@ class TurnFact:
     user: str
     boundary: bytes
     blank: bytes
+    since: Callable[[str], RoundFact | None] | None = None  # of a newest round with several calls, see `grown`
+
+    def grown(self, delivered: str) -> bool:
+        """Whether the newest round is an old one that has grown by the answer delivered last: then that alone is left.
+
+        A client that takes two answers of one id for one message (Claude Code) puts the calls and results of both into
+        one round, and those of the next one, too.
+        """
+        newest = self.since(delivered) if self.since else None
+        if newest is not None:
+            told: Any = self
+            told.rounds, told.since = (*self.rounds[:-1], newest), None
+        return newest is not None
 
 
 @value
@@ -139,6 +152,7 @@ class View:
     since_ms: int = 0  # since the thread's last answer; 0 = there was none
     status: str = "active"  # of the thread before this request: active, need_human, waiting
     missing: bool = False  # the answer last given is not in this history, which has grown: the client did not append it
+    carried: bool = False  # the newest round of this history was given out under this head
     paused: str = ""  # who holds the session or thread: `store.runs.WHO`, approval; nothing was held or appended
     paused_why: str = ""
     approval: str = ""  # id of the approval that the thread waits for, or that was decided meanwhile
@@ -176,3 +190,4 @@ class Closing:
     pause: str = ""  # who pauses the session now (`store.runs.WHO`); `pause_why` says why
     pause_why: str = ""
     charge: tuple[int, ...] = ()  # what the payer's row gets (`core.usage.Charge.numbers`)
+    later: tuple[str, ...] = ()  # of an answer made in the background: its name, and how it is priced while it is owed

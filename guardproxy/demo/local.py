@@ -141,7 +141,7 @@ def compare(console: Console) -> list[Result]:
 
 
 def _play(console: Console, base_url: str, title: str, proxy: RunningProxy | None = None) -> Run:
-    agent = Agent(base_url, [_SCHEMA], timeout=120, extra=_EXTRA)
+    agent = Agent(base_url, [_SCHEMA], timeout=600, extra=_EXTRA)
     run = agent.run("smollm2-135m", TASK, _Orders(), stream=False, most_turns=TURNS)
     if proxy is not None:
         join(run, proxy.records(run.session, len(run.records)))

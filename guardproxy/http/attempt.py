@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from guardproxy.core.edit import Edit, ForbidTools, PutBack
 from guardproxy.errors import UpstreamError
-from guardproxy.http import deciding, relay
+from guardproxy.http import background, deciding, relay
 from guardproxy.http.exchange import Answer
 from guardproxy.http.look import Look, not_json
 
@@ -105,9 +105,10 @@ async def give_up(run: Guarded, error_type: str, look: Look | None = None) -> Re
 
 async def _relay(run: Guarded, answer: Answer, look: Look) -> None:
     done = run.turn.outcome
+    feed = background.heard(run.turn, look) if run.turn.ask.background else look.feed
     while chunk := await answer.piece():
         done.first_chunk()
-        out = look.feed(chunk)
+        out = feed(chunk)
         if out:
             await run.outlet.write(out)
         elif look.watcher.holding:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from guardproxy.core.model import Line
 from guardproxy.core.tenant_budget import budgeted
 from guardproxy.core.view import Closing, Opening, View
 from guardproxy.errors import StoreError
+from guardproxy.http.background import Background
 from guardproxy.http.remembering import Remembered
 from guardproxy.http.scoped_exemptions import ScopedExemptions
 
@@ -54,6 +56,7 @@ class Books:
         self._store = store
         self.exemptions = ScopedExemptions(lambda: store.labels)
         self.remembered = Remembered(lambda: store.chains)
+        self.background = Background(lambda: getattr(store, "background", None))  # a store in this process has none
         self._on_failure = on_failure
         self._now_ms = now_ms
         self._local = LocalMemory(degraded=True)
@@ -62,7 +65,7 @@ class Books:
         self._owed: deque[tuple[Opening | tuple[Line, ...] | None, Closing]] = deque(maxlen=OWED)
         self._charges: dict[tuple[str, str], list[int]] = {}  # by org and payer
         self.live: dict[str, str] = {}  # tokens of calls that are running, and their orgs
-        self.settling = 0  # closings on their way
+        self._settling = 0  # closings on their way
 
     async def begin(self, opening: Opening, whole: Callable[[], Opening]) -> View:
         """Trip 1, or the same question to local memory. `StoreError` where the policy is closed to it.
@@ -100,14 +103,19 @@ class Books:
         send = getattr(self._store, "settle_soon", None)  # a store in this process has none
         if send is None or closing.token in self._openings or not send(closing, partial(self._settled, closing, done)):
             return False
-        self.settling += 1
+        self._settling += 1
         return True
 
     def _settled(self, closing: Closing, done: Callable[[bool], None], went_well: bool) -> None:  # noqa: FBT001  # a callback's one argument
-        self.settling -= 1
+        self._settling -= 1
         if went_well:
             self.live.pop(closing.token, None)
         done(went_well)
+
+    @property
+    def settling(self) -> int:
+        """What is on its way to the store: closings, and what answers in the background used."""
+        return self._settling + self.background.under_way
 
     async def extend(self, opening: Opening, lines: Sequence[Line]) -> bool:
         """Hold what one more attempt of a turn may use. Without the store only a policy that is open to it has room."""
@@ -254,6 +262,8 @@ class Books:
                 break
             self._owed.popleft()
             told += 1
+        with suppress(StoreError):
+            await self.background.pay()
         return told
 
     async def renew(self, lease_ms: int) -> None:

@@ -52,7 +52,7 @@ async def forward(proxy: Proxy, upstreams: Upstreams, ask: Ask, place: Place) ->
     request = ask.request
     try:
         body = await _taken(proxy, request)
-        one_model(body.plain)
+        one_model(body.plain, model_of(body.plain))
         place.sees(body.plain, plain=True)
         return await _relay(proxy, upstreams, ask, body, place)
     except GuardError as error:

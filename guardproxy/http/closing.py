@@ -11,7 +11,7 @@ from guardproxy.core.fact import pack
 from guardproxy.core.model import Message, Rung
 from guardproxy.core.tool_rules import first
 from guardproxy.core.view import Closing, View
-from guardproxy.http import charging, room, shaping
+from guardproxy.http import background, charging, room, shaping
 from guardproxy.http.opening import scope
 from guardproxy.telemetry.record import record_of
 
@@ -34,10 +34,12 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         delivered = session.round_digest(proxy.printer, done.calls, done.text)
         links = session.links(proxy.printer, tenant, opening.identity.head, done.calls, done.text)
         proxy.remember(opening.identity, links)
-    elif done.waits_for:  # the notice in its place is how the run is found when a person has decided
+    elif done.waits_for or done.answer == "own":  # what is said in its place is how the run is found again
         links = session.links(proxy.printer, tenant, opening.identity.head, (), done.text)
     if done.outcome == "answered" and done.dropped:  # an agent that has them from elsewhere goes on in its run
         links += session.links(proxy.printer, tenant, opening.identity.head, done.dropped, done.text)
+    if view.carried and view.counted and done.answer != "calls" and not opening.identity.spoken:
+        links += opening.identity.links  # an agent that drops this answer, or has none, goes on from the round before
     decision, episode = turn.decision, turn.decision.episode
     told: Any = Closing(
         opening.token,
@@ -62,6 +64,8 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
     told.record = record_of(report, partial(proxy.sealer.seal_told, view.session) if report.advice else None)
     told.charge = charging.charge(turn, report).numbers()
     told.status, told.waits_for, told.ledger = status_after(turn), done.waits_for, ledger_of(turn, view)
+    if done.background or done.goes_on:
+        told.later = background.later(turn, report)
     if done.too_long or done.hosted:
         told.facts = _facts(turn)
     if episode:

@@ -1,8 +1,9 @@
 """The ledger of usage as files: a day a file, a row a line (JSON). Then Redis need not keep history.
 
 At least once: a file is written whole, beside its place, and moved there. The running day's is `.part.jsonl`, written
-anew every few minutes; a day that is over gets its last file once. A line's `id` is the same each time: who reads twice
-counts once. Several proxies may write to one folder: they write the same.
+anew every few minutes; a day that is over gets its last file once, and again where an answer of that day that was made
+in the background is settled later. A line's `id` is the same each time: who reads twice counts the later one.
+Several proxies may write to one folder: they write the same.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Exporter:
         self._next_s = 0.0
         self._swept = ""
         self._failing = False
-        self._looked: set[Path] = set()
+        self._looked: dict[Path, int] = {}
 
     async def step(self) -> None:
         """Called often; does something once in a while. `StoreError` without the store."""
@@ -79,7 +80,12 @@ class Exporter:
 
     async def _write(self, folder: Path, org: str, now_ms: int) -> None:
         last, there = day_of(now_ms - GRACE_MS), await asyncio.to_thread(_files, folder)
-        back = 2 if folder in self._looked else KEPT_DAYS  # nothing is added to a day that is over
+        since = self._looked.get(folder)
+        back = KEPT_DAYS if since is None else 2
+        again = await self._store.usages.corrected(org, (since or 0) - GRACE_MS)
+        for day in again:
+            if f"{day}.jsonl" in there and (rows := await self._store.usages.day(org, day)):
+                await asyncio.to_thread(_write, folder, day, lines(rows), over=True)
         for day in days(day_of(now_ms - back * DAY_MS), day_of(now_ms)):
             over = day < last
             if f"{day}.jsonl" in there:
@@ -87,7 +93,7 @@ class Exporter:
             rows = await self._store.usages.day(org, day)
             if rows:
                 await asyncio.to_thread(_write, folder, day, lines(rows), over=over)
-        self._looked.add(folder)
+        self._looked[folder] = now_ms
 
     async def _forget(self, orgs: Iterable[str], keep: int, now_ms: int) -> None:
         for org in orgs:

@@ -77,7 +77,7 @@ async def _ask(turn: Turn, upstreams: Upstreams, member: Member, sent: Sent) -> 
     headers = upstream.request_headers(sent.received, path, identity=sent.identity, plain=not untouched)
     done.upstream = upstream
     done.sent, done.whole, done.upstream_started_ns = True, not turn.ask.stream, time.time_ns()
-    done.background = turn.ask.background
+    done.background, done.most = turn.ask.background, turn.ask.max_tokens or 0
     done.upstream_status = 0
     with upstreams.trying(member):
         answer = await upstream.post(path, turn.body.raw if untouched else body, headers)

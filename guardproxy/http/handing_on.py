@@ -37,9 +37,9 @@ async def hand_on(request: Request, answer: aiohttp.ClientResponse, name: str, r
     response.prepare(request)
     try:
         async for chunk in answer.content.iter_any():
-            await response.write(chunk)
             if sees is not None:
                 sees(chunk)
+            await response.write(chunk)
     except ConnectionResetError:
         return response
     except (ClientError, TimeoutError):

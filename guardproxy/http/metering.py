@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from guardproxy.core.policy import Policy
     from guardproxy.core.tenant import Tenant
     from guardproxy.http.app import Proxy
+    from guardproxy.http.fetching import Fetch
     from guardproxy.http.prices import Prices
     from guardproxy.http.request import Request
     from guardproxy.http.whole import Whole
@@ -69,6 +70,8 @@ class Place:
 
     sent = True
     model = ""
+    fetch: Fetch | None = None
+    """The answer made in the background that it is about."""
 
     def __init__(self, request: Request, route: str, most: int) -> None:
         self._reads = request.method == "POST" and not route.endswith(CANCEL)
@@ -85,6 +88,8 @@ class Place:
 
     def reads(self, content_type: str, encoding: str, status: int) -> Callable[[bytes], None] | None:
         """What looks at the answer, if it may say what was used."""
+        if self.fetch is not None:
+            return self.fetch.reads(content_type, encoding, status)
         seen = Seen(content_type)
         if not (self._reads and seen.reads and status < 400):
             return None
@@ -114,20 +119,22 @@ class Place:
 
 
 @asynccontextmanager
-async def held(proxy: Proxy, request: Request, tenant: Tenant, route: str, model: str = "") -> AsyncIterator[Place]:
+async def held(
+    proxy: Proxy, request: Request, tenant: Tenant, route: str, model: str = "", fetch: Fetch | None = None
+) -> AsyncIterator[Place]:
     """While a request is under way it holds its place. `Denied`: there is none, or it may not be used at all.
 
-    `model`: where the path names it.
+    `model`: where the path names it. `fetch`: the answer asked for before which it is about.
     """
     place, policy = Place(request, route, proxy.limits.max_expanded), proxy.policies.at(tenant).policy
     offset_ms = proxy.clock_offset(request.lower)
     due = (
         proxy.budgets.of(tenant, model, time.time_ns() // 1_000_000 + offset_ms) if proxy.budgets.meter(tenant) else ()
     )
-    place.model = model
+    place.model, place.fetch = model, fetch
     if request.method in SAFE:
         due = tuple([one for one in due if is_rate(one.key) and one.budget.dimension in COUNTED])
-    elif policy.unmetered == "refuse" and proxy.policies.budgets_hold and proxy.budgets.meter(tenant, but=COUNTED):
+    elif fetch is None and _refuses(proxy, policy, tenant):
         message = f"{route} is not counted, and there are budgets here that it would pass by (policy.unmetered)"
         raise Denied(error_of(BadAsk(message, code="route_not_metered")))
     token = await _admitted(proxy, tenant, policy, due, offset_ms) if due else ""
@@ -139,6 +146,12 @@ async def held(proxy: Proxy, request: Request, tenant: Tenant, route: str, model
             _note(proxy, tenant, Charge(requests=1, usage=usage, cost=cost), place.model)
         if token:
             _settle(proxy, tenant, token, offset_ms, _spent(int(place.sent), usage, cost))
+
+
+def _refuses(proxy: Proxy, policy: Policy, tenant: Tenant) -> bool:
+    """Whether what costs money or tokens that nobody counts has no place here."""
+    held = policy.unmetered == "refuse" and proxy.policies.budgets_hold
+    return held and proxy.budgets.meter(tenant, but=COUNTED)
 
 
 def _cost(prices: Prices, model: str, usage: Usage) -> int:

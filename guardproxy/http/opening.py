@@ -11,7 +11,7 @@ from guardproxy.core import session
 from guardproxy.core.tenant import SEPARATOR
 from guardproxy.core.view import Opening, TurnFact, View
 from guardproxy.errors import StoreError
-from guardproxy.http import charging, remembering, room
+from guardproxy.http import background, charging, remembering, room
 from guardproxy.telemetry._ids import adoptable
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def opening_of(turn: Turn) -> Opening:
     turn.rates = proxy.prices.rates(ask.model, ask.parsed.get("service_tier"))
     turn.need = room.need(turn)
     turn.dues = proxy.budgets.of(tenant, ask.model, _now_ms(turn))
+    background.refuse(turn)
     return Opening(
         token=token,
         org=tenant.org,

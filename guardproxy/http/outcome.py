@@ -54,6 +54,10 @@ UNDER_WAY = frozenset({"queued", "in_progress"})
 """How an answer ends that is made in the background, and fetched later."""
 
 
+MOST = 10**9
+"""Tokens that anything is charged with at most that nobody has counted: so numbers stay exact (as `room.MOST`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Earlier:
     """An attempt of this turn that was not the last: what the model proposed in it was sent back. See `Outcome`.
@@ -76,15 +80,16 @@ class Earlier:
     lost: bool = False  # see `Outcome`, as for `whole` and `partial`
     whole: bool = False
     partial: bool = False
+    goes_on: str = ""  # its id, where it is made in the background, and was left in the middle
 
     def used(self, need: Need) -> Usage:
         """What it used: the provider's figures, else estimated input and what was produced, marked so."""
-        if self.usage is not None:
+        if self.usage is not None and not self.goes_on:
             return _so_far(self.usage, self.produced_chars) if self.partial else self.usage
         if self.error_type and not self.produced_chars and not self.lost:
             return NO_USAGE
         output = pricing.estimate_output(self.produced_chars)
-        if (self.lost and self.whole) or self.finish_reason in UNDER_WAY:
+        if (self.lost and self.whole) or self.finish_reason in UNDER_WAY or self.goes_on:
             output = max(output, need.output_tokens)
         return Usage(input=need.input_tokens, output=output, estimated=True)
 
@@ -113,6 +118,7 @@ class Outcome:
     sent: bool = False  # something left for the provider
     whole: bool = False  # the answer comes in one piece: who leaves before does not see it, but it is made
     background: bool = False  # asked for so: the provider makes it to its end, whoever reads it
+    most: int = 0  # tokens of output that the request allows such an answer
     blind: bool = False  # the answer could not be looked into
     partial: bool = False  # the answer ended in the middle, so usage that came with it may be of its beginning
     lost: bool = False  # no answer, or none to its end: the provider may have carried the request out
@@ -188,6 +194,7 @@ class Outcome:
             self.lost,
             self.whole or self.background,
             self.partial or (seen is not None and not seen.complete),
+            seen.response_id if self.background and seen and not seen.complete and not error_type else "",
         )
         self.earlier += (one,)
         self.usage, self.produced_chars, self.first_chunk_ns = None, 0, 0
@@ -237,7 +244,7 @@ class Outcome:
         whole answer whose client left or that was lost, one in an encoding that is not read, one that is made in the
         background) is charged as it was held.
         """
-        produced, usage, goes_on = self.produced_chars, self.usage, self._goes_on
+        produced, usage, goes_on = self.produced_chars, self.usage, self.goes_on
         if usage is not None and not goes_on and (usage.input or usage.output or not produced or usage != NO_USAGE):
             return _so_far(usage, produced) if self.partial else usage
         refused = (self.outcome == "failed" and not self.lost) or self.upstream_status >= 400
@@ -245,15 +252,22 @@ class Outcome:
             return NO_USAGE
         output = pricing.estimate_output(produced)
         if goes_on or self.blind or (self.whole and (self.outcome == "abandoned" or self.lost)):
-            output = max(output, need.output_tokens)
-        return Usage(input=need.input_tokens, output=output, estimated=True)
+            output = max(output, need.output_tokens, min(self.most, MOST) if goes_on else 0)
+        so_far = usage if goes_on and usage is not None else NO_USAGE
+        given = max(need.input_tokens, so_far.input)
+        return Usage(input=given, output=max(output, so_far.output), estimated=True)
 
     @property
-    def _goes_on(self) -> bool:
-        """Whether the provider makes more of the answer than was seen, where it said nothing of what was used."""
-        if (self.usage is not None and self.usage.output) or (self.outcome == "failed" and not self.lost):
+    def goes_on(self) -> bool:
+        """Whether the provider makes more of the answer than was seen: what it used is not known yet."""
+        under_way = self.finish_reason in UNDER_WAY
+        if not (under_way or self.background):  # as nearly all are
             return False
-        return self.finish_reason in UNDER_WAY or (self.background and (self.partial or self.outcome != "answered"))
+        if not self.sent or self.upstream_status >= 400 or (self.outcome == "failed" and not self.lost):
+            return False
+        if under_way:  # some say so of every answer, with all of its usage
+            return self.background or self.usage is None or not self.usage.output
+        return self.partial or self.outcome != "answered"
 
     def first_chunk(self) -> None:
         """Note the moment of the first byte of the answer's body."""

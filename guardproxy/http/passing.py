@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from guardproxy._upstreams import RESERVED
 from guardproxy.errors import BadAsk, GuardError, UpstreamError
-from guardproxy.http import by_model, intake, metering
+from guardproxy.http import by_model, fetching, intake, metering
 from guardproxy.http.handing_on import error_of, hand_on
 from guardproxy.http.intake import malformed, too_slow
 from guardproxy.http.request import MalformedBody
@@ -33,11 +33,13 @@ async def forward(proxy: Proxy, request: Request, target: Target, tenant: Tenant
     if websocket(request):
         message = "WebSocket is not spoken here; use POST"
         return error_of(BadAsk(message, status=426, code="upgrade_required"))
-    tenant.may_pass(request.method, route)
+    fetch = await fetching.sought(proxy, request, target, tenant)
+    if fetch is None:
+        tenant.may_pass(request.method, route)
     if target.model:
         tenant.may_ask(target.model)
     try:
-        async with metering.held(proxy, request, tenant, route, target.model) as place:
+        async with metering.held(proxy, request, tenant, route, target.model, fetch) as place:
             return await _forward(proxy, request, target, tenant, place)
     except metering.Denied as denied:
         return _closed(request, denied.response)
@@ -47,13 +49,15 @@ async def _forward(proxy: Proxy, request: Request, target: Target, tenant: Tenan
     proxy.telemetry.count("passthrough", {"method": request.method}, 1)
     received, upstream = outward(proxy.tenancy, request.headers), proxy.upstream
     if proxy.upstreams is not None:
-        if by_model.applies(request):
+        if by_model.applies(request) and place.fetch is None:
             ask = by_model.Ask(request, target, received, tenant.upstreams)
             return await by_model.forward(proxy, proxy.upstreams, ask, place)
-        upstream = proxy.upstreams.group(target.model, tenant.upstreams)[0].upstream
+        model, made_by = (place.fetch.model, place.fetch.made_by) if place.fetch is not None else (target.model, "")
+        group = proxy.upstreams.group(model, tenant.upstreams)
+        upstream = next((one for one in group if one.name == made_by), group[0]).upstream
     else:
         tenant.may_reach(RESERVED)
-    headers = upstream.request_headers(received, target.path, identity=False, plain=False)
+    headers = upstream.request_headers(received, target.path, identity=place.fetch is not None, plain=False)
     body = None
     if request.body_exists:
         body = Upload(proxy, request, place)

@@ -64,7 +64,7 @@ def refuse(turn: Turn) -> None:
     """
     if turn.tenant is not NOBODY:
         turn.tenant.may_ask(turn.ask.model)
-        one_model(turn.body.plain, turn.ask.parsed)
+        one_model(turn.body.plain, turn.ask.model)
         for model in of_tools(turn.ask.parsed) if turn.tenant.models else ():
             turn.tenant.may_ask(model)
         if turn.proxy.upstreams is None:

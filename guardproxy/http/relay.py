@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from guardproxy.api.chat import OFF
 from guardproxy.core.edit import DropCalls, Edit, SpliceUsage
 from guardproxy.errors import UpstreamError
-from guardproxy.http import failover
+from guardproxy.http import background, failover
 from guardproxy.http.exchange import Answer
 from guardproxy.http.headers import response_headers
 from guardproxy.http.look import Look, left, not_json, read, take_over
@@ -53,7 +53,7 @@ async def post(turn: Turn, edits: Sequence[Edit], *, judged: bool = False) -> An
         return await failover.post(turn, proxy.upstreams, sent, turn.tenant.upstreams)
     headers = proxy.upstream.request_headers(received, turn.path, identity=edited_answer, plain=not untouched)
     done.sent, done.whole, done.upstream_started_ns = True, not turn.ask.stream, time.time_ns()
-    done.upstream_status, done.background = 0, turn.ask.background
+    done.upstream_status, done.background, done.most = 0, turn.ask.background, turn.ask.max_tokens or 0
     raw = turn.body.raw if untouched else body
     answer = await proxy.upstream.post(turn.path, raw, headers)
     done.upstream_status = done.status = answer.status
@@ -106,7 +106,7 @@ async def begin_stream(turn: Turn, answer: Answer, *, decoded: bool = False, wit
 async def _stream(turn: Turn, answer: Answer) -> Response:
     done = turn.outcome
     look = turn.look = Look(turn, answer)
-    feed, watcher = look.feed, look.watcher
+    feed, watcher = background.heard(turn, look) if turn.ask.background else look.feed, look.watcher
     response = await begin_stream(turn, answer, decoded=look.decoded, with_first=answer.ready)
     broke: Exception | None = None
     halted = 0

@@ -132,11 +132,22 @@ def _keep(turn: Turn, view: View) -> None:
         front = tuple(raw for back in turn.kept for raw in back.before)
     instead = next((back.instead for back in turn.kept if back.instead), "")
     put = tuple(edit for edit in turn.edits if isinstance(edit, PutBack))
-    said = surface.Said(done.text, done.calls, upstream, front, done.message, instead, put)
+    said = surface.Said(done.text, done.calls, upstream, front, done.message, instead, put, _tokens(turn))
     found, needed = surface.keep(ask, said, view.session, view.thread, ids)
     if not (needed or turn.before or turn.opening.identity.fresh):
         return  # this client sends its whole history: nobody goes on by the id, and each turn would take its room
     _put(turn, view.session, found, NEEDED_S if needed else RUN_S)
+
+
+def _tokens(turn: Turn) -> int:
+    """What the provider has of the conversation now: its last input and output. Of an answer that is not there yet the
+    output that one has unless it is asked for more.
+    """
+    used = turn.outcome.usage_or_estimate(turn.need)
+    output = used.output
+    if turn.outcome.goes_on:
+        output = min(output, turn.chosen.policy.default_output_hold)
+    return used.input + output
 
 
 def _put(turn: Turn, session: str, found: Mapping[str, bytes], ttl_s: int) -> None:

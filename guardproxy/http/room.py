@@ -91,7 +91,7 @@ def need(turn: Turn) -> Need:
     """What the turn's first attempt may use at most."""
     ask = turn.ask
     hold = turn.chosen.policy.default_output_hold
-    most = hold if ask.max_tokens is None else min(ask.max_tokens, hold)
+    most = hold if ask.max_tokens is None else ask.max_tokens if ask.background else min(ask.max_tokens, hold)
     return _need(turn, 0, min(most * max(1, ask.choices), MOST))
 
 
@@ -102,6 +102,7 @@ def more(turn: Turn, size: int) -> tuple[Line, ...]:
 
 def _need(turn: Turn, more: int, output: int) -> Need:
     estimate = pricing.estimate_input(len(turn.body.plain) + more, turn.proxy.factor(turn.ask.model))
+    estimate += turn.ask.held_tokens
     return Need(estimate, output, pricing.hold(turn.rates, estimate, output))
 
 

@@ -30,7 +30,7 @@ async def end(turn: Turn) -> Response:
     look, done = turn.look, turn.outcome
     joint = turn.joint
     seen = look.watcher.seen() if look is not None else None
-    if look is not None and seen is not None and (seen.produced_chars or seen.usage is not None):
+    if look is not None and seen is not None and (seen.produced_chars or seen.usage is not None or done.background):
         done.pass_over(seen)
         joint = look.watcher.joint()
     elif done.sent:  # charged as for a client that left: what nobody has seen may have been made

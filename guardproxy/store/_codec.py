@@ -83,9 +83,11 @@ NEVER = 0  # a request that is never a turn, in the place of whether it offers t
 _SHORT = 16  # a msgpack list of fewer has one byte in front, one of more three
 
 
-def opening(value: Opening, *, newest: int = 0) -> tuple[bytes, ...]:
-    """ARGV of `begin.lua`. `newest`: send only so many rounds (0 = all); the script says if it needs the others."""
+def opening(value: Opening, *, newest: int = 0, asked: object = None) -> tuple[bytes, ...]:
+    """ARGV of `begin.lua`. `newest`: send only so many rounds (0 = all). `asked`: what the script has asked for."""
     who, fact, lines = value.identity, value.fact, value.lines
+    if isinstance(asked, bytes):  # whether the newest round has grown by the one that was delivered; 0: the others
+        fact.grown(asked.decode())
     sent = fact.rounds[-newest:]
     scopes, dimensions, holds, limits, keyed, clocks = zip(*lines, strict=True) if lines else ((),) * 6
     kinds, keys, names, most = named(scopes, dimensions, limits, keyed, clocks)
@@ -100,17 +102,14 @@ def opening(value: Opening, *, newest: int = 0) -> tuple[bytes, ...]:
             fact.conversation,
             fact.count,
             len(sent),
-            len(sent) < len(fact.rounds),
+            len(sent) < len(fact.rounds) if asked is None else 2,
             fact.user,
             value.lease_ms,
             NEVER if value.aside else value.tooled,
             value.offset_ms,
             value.traceparent,
             who.spoken,
-            kinds,
-            keys,
-            who.owner,
-            value.payer,
+            *(kinds, keys, who.owner, value.payer),
             *value.need,
         )
     )
@@ -148,6 +147,7 @@ def closing(value: Closing, *, swept: bool = False) -> tuple[bytes, ...]:
             value.pause,
             value.pause_why,
             value.charge,
+            value.later,
         )
     )
     return (head, value.record, bare(value.facts), *value.episodes, *value.ledger.values())
@@ -208,7 +208,7 @@ def _view(reply: Any, value: Opening) -> View:
     made.traceparent = traceparent.decode()
     made.since_ms = since_ms
     made.status = STATUSES[status]
-    made.missing = missing == 1
+    made.missing, made.carried = missing & 1 == 1, missing > 1
     if asked:
         made.paused, made.paused_why, made.approval, made.approval_state = paused, paused_why, approval, state
     view: View = made

@@ -14,6 +14,7 @@ SCRIPTS = {
     "note": ("state.lua", "note.lua"),
     "meter": ("state.lua", "meter.lua"),
     "charge": ("state.lua", "account.lua", "charge.lua"),
+    "background": ("state.lua", "account.lua", "background.lua"),
     "sweep": ("sweep.lua",),
     "orphan": ("orphan.lua",),
     "stay": ("stay.lua",),

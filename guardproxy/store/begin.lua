@@ -140,13 +140,16 @@ if not (aside or same) then
     elseif looking and history[i][1] == t.delivered then
       news, took = i, true
       break
+    elseif i == 1 and looking and older ~= 2 and history[1][2] < t.count and history[1][3] > 1 and user == ''
+      and count >= t.count then
+      return t.delivered -- the newest round, of several calls, began before the last answer: has it grown by that one?
     elseif news == i - 1 and count > t.count and history[i][2] >= t.count then
       news = i
     elseif not looking then
       break
     end
   end
-  if older and not took and (unknown or looking or (news == rounds and count > t.count)) then return 0 end
+  if older == true and not took and (unknown or looking or (news == rounds and count > t.count)) then return 0 end
   -- The agent forgot to append: its history has grown by words of the user, and has no new round, nor the one it was
   -- given. Under a head that this thread did not have before, it is a compaction.
   if looking and not took and news == 0 and t.state == 'answered' and count > t.count and user ~= '' and not seen
@@ -247,7 +250,9 @@ end
 
 local counts, any = {}, #short > 0
 local rare = (extra or approval ~= '') and pack(raised or {}, '', '', approval, verdict)
-local before = put('<i8i8i8', since, status, missing)
+local carried = asked[4] and byte(links[1]) ~= 42 -- its newest round was given out under this head
+if carried and asked[4] == MANY then carried = call('EXISTS', P .. 'm:' .. links[1]) == 1 end -- and is not left behind
+local before = put('<i8i8i8', since, status, missing + (carried and 2 or 0))
 local function answer_now(admitted, standing) -- each local of outside costs something with every turn
   local thread, steps, more = name, t.steps, ''
   if rare then

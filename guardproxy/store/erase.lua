@@ -127,7 +127,7 @@ end
 
 local BY_NAME = 's t r e g o d x v history stay checkpoint generation'
 local KEPT = { k = true, holds = true, w = true, usage = true, panic = true, stopped = true, once = true,
-  extended = true, charged = true }
+  extended = true, charged = true, corrected = true }
 local whose = {}
 for kind in string.gmatch(BY_NAME, '%a+') do whose[kind] = function(key, rest) if ours(rest) then drop(key) end end end
 
@@ -149,6 +149,8 @@ function whose.chain(key)
     drop(key)
   end
 end
+
+function whose.later(key) if all or ours(call('HGET', key, 'sid')) then drop(key) end end
 
 function whose.m(key, rest) if not thin(key) then drop(P .. 'n:' .. rest) end end
 

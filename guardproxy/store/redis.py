@@ -23,6 +23,7 @@ from guardproxy.store._scripts import USUAL, Retention, sources
 from guardproxy.store._server import OnChange
 from guardproxy.store.approvals import Approvals
 from guardproxy.store.audit import Audit
+from guardproxy.store.background import Background
 from guardproxy.store.chains import Chains
 from guardproxy.store.checkpoints import Checkpoints
 from guardproxy.store.erasures import Erasures
@@ -82,6 +83,7 @@ class Store:
         self.runs = Runs(client, kept.runs_ms)
         self.registry = Registry(client)
         self.chains = Chains(client)
+        self.background = Background(client)
         self.policies = Policies(client)
         self.checkpoints = Checkpoints(client)
         self.tokens = Tokens(client)
@@ -90,8 +92,7 @@ class Store:
         self.usages = Usages(client, self._register)
         self.erasures = Erasures(client)
         self.schema = Schema(client)
-        self._orgs: set[str] = set()
-        self._orgs_of = 0
+        self._orgs, self._orgs_of = set[str](), 0
         self._known = Memo[str, bool](KNOWN)
 
     @classmethod
@@ -133,13 +134,13 @@ class Store:
         """Trip 1: resolve, recognise a retry, append, check and hold. The same answer for the same token."""
         org = opening.org
         await self._register(org)
-        # A conversation that this worker has seen is known to the store, mostly up to the last round: the older ones
-        # are sent only if they are asked for. That is a guess about cost; the answer is the same.
+        # Of a conversation that this worker has seen the store knows mostly all but the last round: the older ones are
+        # sent only if it asks. That is a guess about cost; the answer is the same. It also asks if that one has grown.
         who = f"{org} {opening.identity.session} {opening.identity.head}"
         known = self._known[who]
         reply = await self._client.run("begin", _key(org), _codec.opening(opening, newest=NEWEST if known else 0))
-        if reply == 0:
-            reply = await self._client.run("begin", _key(org), _codec.opening(opening))
+        if reply == 0 or isinstance(reply, bytes):
+            reply = await self._client.run("begin", _key(org), _codec.opening(opening, asked=reply))
         if not known:
             self._known.keep(who, True)
         return _codec.view(reply, opening)
@@ -294,6 +295,5 @@ def _key(org: str) -> bytes:
 
 def _list(reply: object) -> list[Any]:
     if not isinstance(reply, list):
-        message = "the store gave an answer that cannot be read"
-        raise StoreError(message)
+        raise StoreError("the store gave an answer that cannot be read")
     return reply

@@ -4,7 +4,8 @@
 -- ARGV[1]  msgpack: what the request says of itself (the locals below, in this order)
 -- ARGV[2]  the boundary fact; ARGV[3] the blank fact, both in their envelopes
 -- ARGV[4]  the rounds, newest first, read one by one, since the newest is mostly all we need.
---          `older`: there are more that were not sent; begin answers 0 if it cannot do without them
+--          `older`: there are more that were not sent; begin answers 0 if it cannot do without them. 2: it has answered
+--          the digest of the round delivered last, and the newest one was looked at for it
 -- ARGV[5]  the names of the budget lines, see state.lua; ARGV[6] their limits, then what each holds, as integers.
 --          `kinds` has a letter a line: as in the names, but "t", "q" and "v" for turns of a session, a span, a key, and
 --          "r" for a rate, whose refusal is no end. `keys` name the windows of the lines that have a key; `payer`: whose
@@ -143,6 +144,11 @@ if not run or (thread ~= '' and not fresh) then
     local run = not (fresh or latest) and by_link(true)
     if run then return run end
     if not fresh and latest then
+      -- What we end a run with is dropped or rewritten by clients: it leaves no link, the answers of all others do.
+      if ended_run and ended_run ~= latest and not spoken and now - ended_at <= RETRY_MS then
+        local t = thread_of(ended_run)
+        if t and (t.closed ~= '' or t.answer == 'own') and count > t.count then return ended_run end
+      end
       local t = thread_of(latest)
       local waits = t and (t.waits ~= '' or t.status > 0) -- a person may take longer
       if t and (waits or now - t.at <= LATEST_MS) and goes_on(t) then return latest end

@@ -5,13 +5,14 @@
 --
 -- KEYS[1]  "gp:{<org>}:"
 -- ARGV[1]  msgpack: the locals below, in this order. `status`, `waits`: see state.lua; `pause`: who pauses the session
---          (loop, budget), "" = nobody. `ledger` are the anchors of its values. `charge`: see account.lua
+--          (loop, budget), "" = nobody. `ledger` are the anchors of its values. `charge`: see account.lua. `later`: of an
+--          answer that is made in the background its name, and, while nobody knows what it used, how that is priced
 -- ARGV[2]  the record of the turn ("" = none); ARGV[3] the facts in their envelopes; ARGV[4..] episodes, then ledger
 --          values
 --
 -- Answers {} when nothing was held, else {session, thread, turn}.
 local token, session, thread, outcome, answer, spent, delivered, links, facts, episodes, ledger, close, close_session,
-  count, offset, swept, status, waits, pause, pause_why, charge = unpacked(ARGV[1])
+  count, offset, swept, status, waits, pause, pause_why, charge, later = unpacked(ARGV[1])
 local EPISODES, LEDGER, RECORDS, SLACK, LINKED = 16, 64, 256, 64, 256
 local LINK_TTL, SAME_TTL = 2 * HOUR, 10 * MINUTE
 local STAMP = 1e10 -- a link's score is count * STAMP + time: the count decides, among equals the latest
@@ -40,6 +41,22 @@ if owner ~= run or sid ~= session then
 end
 local s, t = read_session(kept[2]), not aside and read_thread(kept[3]) or nil
 
+-- Made in the background (see background.lua): what was said of it meanwhile counts, not what was held or guessed.
+local note, uses = swept and call('GET', P .. 'early:' .. token) or later[1], nil
+if note then
+  note = P .. 'later:' .. note
+  local said = (swept or later[2]) and call('HMGET', note, 'spent', 'charge') or {}
+  if said[1] then
+    for dimension, use in pairs(unpacked(said[1])) do spent[dimension] = use end
+    charge = unpacked(said[2])
+  elseif swept or later[2] then
+    uses = {}
+  end
+  call('HSET', note, 'state', uses and 'charged' or 'settled', 'sid', sid)
+  if later[2] then call('HSET', note, 'about', later[2]) end
+  call('PEXPIRE', note, KEPT_TTL)
+end
+
 -- Not below 0: the counters may have been lost with the server's last second.
 local names = { unpacked(layout) }
 local amounts = { take('<' .. string.rep('i8', #names), holds) }
@@ -53,8 +70,9 @@ end
 for i = 1, #names do
   local name, held = names[i], amounts[i]
   local scope, dimension = byte(name), sub(name, 3)
-  local use = swept and held or spent[dimension] or 0
+  local use = spent[dimension] or swept and held or 0
   if dimension == 'turns' and (retry or aside) then use, held = 0, 0 end
+  if uses then uses[i] = use end
   if scope == 115 or (scope == 112 and s and s.span == span) then -- s, p: of the span held, if it is there still
     local at = i
     if place then at = place[name] end
@@ -74,9 +92,11 @@ for i = 1, #names do
   end
 end
 if s then s.counters = put(integers, unpack(values, 1, size)) end
-if payer ~= '' and (swept or #charge > 0) then
-  -- What nobody could tell is charged as it was held.
-  account(now, payer, swept and { 1, given, 0, 0, most, 0, price, 1, 0, 0, 0, 0, 0, 1 } or charge)
+if swept and #charge == 0 then charge = { 1, given, 0, 0, most, 0, price, 1, 0, 0, 0, 0, 0, 1 } end -- as it was held
+if payer ~= '' and #charge > 0 then account(now, payer, charge) end
+if uses then
+  call('HSET', note, 'span', string.format('%.0f', span), 'layout', layout, 'keys', keys, 'uses', pack(uses),
+    'payer', payer, 'charge', pack(charge), 'at', string.format('%.0f', now))
 end
 
 -- Whether people are asked for from now on: then all that finds the run again is kept for so long.
@@ -94,7 +114,7 @@ end
 if not s then head = '' end
 
 -- A round was given to one run, mostly: then a string will do.
-if s and run ~= '' and outcome == 'answered' then
+if s and run ~= '' and #links > 0 then
   local one, ttl = pack(count, now, run), asks and KEPT_TTL or LINK_TTL
   for i = 1, #links do
     local given = P .. 'n:' .. links[i]

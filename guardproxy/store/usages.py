@@ -9,7 +9,8 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from struct import Struct, error as StructError  # noqa: N812  # an exception's name
 
-from guardproxy.core.usage import FIELDS, Row, names, number_of
+from guardproxy.core.usage import FIELDS, Row, day_of, names, number_of
+from guardproxy.core.windows import DAY_MS
 from guardproxy.errors import StoreError
 from guardproxy.store._client import Client
 from guardproxy.store._codec import bare, encode, pairs, prefix
@@ -39,6 +40,13 @@ class Usages:
             return [Row(org, day, names(who), tuple(map(int, _SUMS.unpack(sums)))) for who, sums in pairs(flat)]
         except (StructError, UnicodeDecodeError) as error:
             raise StoreError(f"the store holds usage that cannot be read: {error}") from error
+
+    async def corrected(self, org: str, since_ms: int) -> list[str]:
+        """Days that changed after they were over, since then: answers made in the background (`background.lua`)."""
+        found = await self._client.command("ZRANGE", f"{prefix(org)}corrected", since_ms, "+inf", "BYSCORE")
+        if not isinstance(found, list):
+            raise StoreError("the store gave an answer that cannot be read")
+        return [day_of(int(number) * DAY_MS) for number in found]
 
     async def forget(self, org: str, day: str) -> bool:
         """Take a day out of the store. Whether there was one."""

@@ -149,6 +149,18 @@ TABLE: tuple[Instrument, ...] = (
     _counter("guardproxy.tokens", "{token}", (s.ORG, s.GEN_AI_REQUEST_MODEL, s.TOKEN_TYPE), "Tokens used."),
     _counter("guardproxy.cost.usd", "{usd}", (s.ORG, s.TEAM, s.GEN_AI_REQUEST_MODEL), "Cost in dollars."),
     _counter(
+        "guardproxy.background",
+        "{answer}",
+        (s.ORG, s.STATE),
+        "Answers made in the background: charged as they were held, and settled once they were fetched.",
+    ),
+    _counter(
+        "guardproxy.background.returned.usd",
+        "{usd}",
+        (s.ORG, s.TEAM, s.GEN_AI_REQUEST_MODEL),
+        "Dollars of guardproxy.cost.usd that such answers were charged and did not cost.",
+    ),
+    _counter(
         "guardproxy.saved.usd",
         "{usd}",
         (s.ORG, s.MODE),

@@ -54,7 +54,11 @@ _PREFIXED = (
     r"|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
     r"|xox[abeprs]-[\w-]{10,}|xai-\w{20,}|gsk_\w{20,}|hf_[A-Za-z0-9]{16,}|npm_[A-Za-z0-9]{20,}|pypi-[\w-]{20,}"
     r"|A[KS]IA[0-9A-Z]{12,}|AIza[\w-]{30,}|ya29\.[\w-]{16,}|SG\.[\w-]{16,}[\w.-]*|dapi[0-9a-f]{32}"
+    r"|(?:pplx|csk|tvly|tskey|NRAK|GOCSPX|sq0[a-z]{3}|xapp)-[\w-]{16,}"
+    r"|(?:r8|fw|shp(?:at|ca|pa|ss)|lin_api|ntn|figd|gls?a|sbp|dckr_pat|lsv2_(?:pt|sk)|nfp|rnd|phx|dop_v1)_[A-Za-z0-9]{16,}[\w-]*"
+    r"|hv[sb]\.[\w-]{20,}|ATATT[\w=-]{30,}|AGE-SECRET-KEY-1[0-9A-Z]{20,}|[0-9]{8,10}:AA[\w-]{30,}"
     r"|eyJ[\w-]{12,}(?:\.[\w-]*){0,4})"
+    r"|(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[\w/-]{20,}|(?<=/api/webhooks/)[0-9]{6,20}/[\w-]{30,}"
 )
 _SECRETS = (
     rf"{SECRET.pattern}|gpa-[0-9A-Za-z_-]{{43}}",

@@ -70,6 +70,7 @@ NAMED: dict[str, tuple[bytes, str, tuple[str, ...]]] = {
     "in a string": (b' { "a" : "a \\"model\\":\\"x\\"" ,\n "model" : "m" }', JSON, ("m",)),
     "further in": (b'{"metadata":{"model":"cheap"},"model":"m"}', JSON, ("m",)),
     "twice": (b'{"model":"cheap","\\u006dodel":"m","Model":"n"}', JSON, ("cheap", "m", "n")),
+    "a key in its place": (b'{"model":"gp-' + b"a" * 42 + b'"}', JSON, ("gp-",)),
     "no text": (b'{"model":7,"x":1}', JSON, ()),
     "not printable": (b'{"model":"\\n"}', JSON, ()),
     "broken": (b'{"a":{"model":"n"},"model":"m",}', JSON, ("n", "m")),

@@ -126,6 +126,26 @@ def test_a_client_that_starts_again_meets_the_cut_for_a_while(memory: LocalMemor
     assert again.view.closed is same
 
 
+@pytest.mark.parametrize(("later_ms", "mine"), [(lineage.RETRY_MS, True), (lineage.RETRY_MS + 1, False)])
+def test_who_goes_on_after_our_ending_is_not_taken_for_a_younger_run(
+    memory: LocalMemory, later_ms: int, mine: bool
+) -> None:
+    """Clients drop or rewrite what we say; the newest run of that head is not meant."""
+    agent, younger = Agent(memory, ids="x"), Agent(memory, ids="y")
+    names = []
+    for one in (agent, younger):
+        names.append(one.ask().split()[0])
+        one.get("said")
+    agent.ask()
+    agent.get("ours", answer="own", close="cycle")
+    agent.rounds.append(RoundFact("what nobody said", 4, (b"fact",)))
+    agent.now_ms += later_ms
+    assert agent.ask().split()[0] == names[0 if mine else 1]
+    assert agent.view
+    assert agent.view.closed is mine
+    assert younger.ask().split()[0] == names[1]
+
+
 def test_threads_of_a_named_session_have_their_own_ring_and_one_sum_of_turns(memory: LocalMemory) -> None:
     agents = [Agent(memory, session="s", head=head * 32) for head in "abc"]
     for agent in agents:

@@ -83,6 +83,12 @@ def test_what_may_be_asked() -> None:
         Tenant(models=("gpt-*",)).may_ask("o3" * 500)
     assert (told.value.status, told.value.code, told.value.param) == (404, "model_not_found", "model")
     assert len(told.value.message) < 400
+    for key in ("gp-" + "a" * 42, "x/gp-" + "a" * 42, "gpa-" + "a" * 43):
+        with pytest.raises(BadAsk) as told:
+            Tenant(models=("*",)).may_ask(key)
+        assert (told.value.status, told.value.code) == (400, "misplaced_api_key")
+        assert "aaa" not in told.value.message
+    Tenant().may_ask("gp-small")
 
 
 ROUTES: list[tuple[tuple[str, ...], str, str, bool]] = [

@@ -17,6 +17,7 @@ OF_TENANTS = {
     "test_admin_v1",
     "test_approvals",
     "test_audit",
+    "test_background",
     "test_budgeting",
     "test_budgets",
     "test_by_model",

@@ -7,7 +7,7 @@ import pytest
 from guardproxy.core.view import Closing
 from guardproxy.store.redis import Store
 from guardproxy.telemetry.record import read_record
-from tests.live import Said, live
+from tests.live import Answer, Json, Live, Said, ids, live, unique
 
 TOOLS = [{"type": "function", "function": {"name": "ls"}}]
 ASK = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "go"}], "tools": TOOLS}
@@ -87,3 +87,78 @@ async def test_who_goes_on_with_calls_that_were_dropped_stays_in_its_run(store: 
     names = [answer.headers["x-guardproxy-session-id"] for answer in (*firsts, again)]
     assert [answer.verdict for answer in (*firsts, again)] == ["finalize", "finalize", "deny"]
     assert names[0] == names[2] != names[1]
+
+
+async def play(running: Live, messages: list[Json], tool: str, result: str, call_id: str) -> Answer:
+    """One turn of an agent that appends what the model said, whatever the proxy answers."""
+    said = Said(None, [(tool, "{}", call_id)])
+    running.provider.script = lambda _got: said
+    answer = await running.post({**ASK, "messages": messages})
+    messages += [said.message(), {"role": "tool", "tool_call_id": call_id, "content": result}]
+    return answer
+
+
+ERROR = {"role": "user", "content": "Tool call error: no tool calls found in the response."}
+AFTER = {
+    # what a client makes of our last text: mini-swe-agent, most others, smolagents' CodeAgent (`clients`, surprise 7)
+    "drops it": lambda _text: [ERROR],
+    "appends it": lambda text: [{"role": "assistant", "content": text}, ERROR],
+    "rewrites it": lambda text: [{"role": "assistant", "content": text + "</code>"}, ERROR],
+}
+
+
+@pytest.mark.parametrize("how", AFTER)
+async def test_who_goes_on_after_a_cut_meets_it_and_not_a_run_beside(store: Store, how: str) -> None:
+    """Two runs of one head side by side: the younger one is healthy, and stays so."""
+    task = [{"role": "user", "content": unique("the same task for both")}]
+    mine, others = list(task), list(task)
+    async with live(store) as running:
+        fresh = ids("ab")
+        first = await play(running, mine, "f", "same", fresh())
+        beside = [await play(running, others, "g", "x", fresh())]
+        while (cut := await play(running, mine, "f", "same", fresh())).verdict != "cut":
+            pass
+        again = []
+        for _ in range(3):
+            text = (again or [cut])[-1].json["choices"][0]["message"]["content"]
+            del mine[-2:]
+            mine += AFTER[how](text)
+            again.append(await play(running, mine, "f", "same", fresh()))
+        beside += [await play(running, others, "g", f"y{n}", fresh()) for n in range(2)]
+
+    assert [(answer.status, answer.verdict) for answer in again] == [(200, "cut"), (200, "cut"), (400, "cut")]
+    assert {answer.headers["x-guardproxy-session-id"] for answer in again} == {first.headers["x-guardproxy-session-id"]}
+    assert [answer.verdict for answer in beside] == ["pass"] * 3
+    assert len({answer.headers["x-guardproxy-session-id"] for answer in (first, *beside)}) == 2
+
+
+@pytest.mark.parametrize("said", [Said("Nothing to call."), Said(status=500, raw=b"{}")], ids=["text", "error"])
+async def test_who_goes_on_without_the_answer_stays_in_its_run(store: Store, said: Said) -> None:
+    """The client drops a text, or gets none, and goes on in its own words; a younger run has the same head."""
+    task = [{"role": "user", "content": unique("the same task for both")}]
+    mine, others = list(task), list(task)
+    async with live(store) as running:
+        fresh = ids("ab")
+        first = await play(running, mine, "f", "a", fresh())
+        await play(running, others, "f", "a", fresh())
+        running.provider.script = lambda _got: said
+        await running.post({**ASK, "messages": mine})
+        mine.append(ERROR)
+        again = await play(running, mine, "f", "b", fresh())
+        beside = await play(running, others, "f", "b", fresh())
+
+    names = [answer.headers["x-guardproxy-session-id"] for answer in (first, again, beside)]
+    assert names[0] == names[1] != names[2]
+
+
+async def test_examples_of_calls_in_a_prompt_leave_nothing_behind(store: Store) -> None:
+    """They were never given out: a job that shows the model how to call is a new run each time."""
+    shown = Said(None, [("f", "{}", "call_examples1")]).message()
+    example = [shown, {"role": "tool", "tool_call_id": "call_examples1", "content": "a"}]
+    spy = Spy(store)
+    async with live(spy) as running:  # type: ignore[arg-type]
+        running.provider.script = lambda _got: Said("done")
+        messages = [{"role": "user", "content": unique("job")}, *example, {"role": "user", "content": "Now this one."}]
+        await running.post({**ASK, "messages": messages})
+
+    assert len(spy.told[-1].links) == 1

@@ -12,6 +12,7 @@ from guardproxy._settings import UsageSection
 from guardproxy.core.usage import FIELDS, day_of, payer
 from guardproxy.http.exporting import Exporter
 from guardproxy.store.redis import Store
+from tests.store.kit import Agent
 from tests.store.test_tenants import DAY
 
 ANN = payer(("web", "k1", "ann", "gpt-5", "codex"))
@@ -75,6 +76,28 @@ async def test_the_running_day_is_written_anew_and_then_for_good(store: Store, c
     await one.round()
     await exporter(store, tmp_path).round()  # another proxy, or this one after a restart
     assert (tmp_path / f"acme/{today}.jsonl").read_text() == "kept\n"
+
+
+async def test_a_day_that_was_put_right_later_is_written_again(store: Store, clock: Clock, tmp_path: Path) -> None:
+    """An answer made in the background that is fetched the next day; also by a proxy that was away then."""
+    today, folders = day_of(await store.usages.now_ms()), [tmp_path / "a", tmp_path / "b"]
+    agent = Agent(store, session="s")
+    await agent.begin(payer=ANN, need=(1, 1, 1))
+    await agent.settle(charge=(1, 10, 0, 0, 9000), later=("name", ""))
+    clock.days = 1
+    one, other = (exporter(store, folder) for folder in folders)
+    for each in (one, other):
+        await each.round()
+    await store.background.settle("acme", "name", {}, (1, 10, 0, 0, 300), 86_400_000)
+    await one.round()
+    for each in (other, exporter(store, folders[0])):
+        clock.days += 1
+        await each.round()
+    for folder in folders:
+        assert [row["output_tokens"] for row in read(folder / f"acme/{today}.jsonl")] == [300]
+    await store.usages.forget("acme", today)
+    await exporter(store, folders[0]).round()
+    assert read(folders[0] / f"acme/{today}.jsonl"), "what is no longer in the store is on the disk still"
 
 
 async def test_a_proxy_that_was_away_for_days_misses_none(store: Store, clock: Clock, tmp_path: Path) -> None:

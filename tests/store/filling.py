@@ -97,10 +97,21 @@ async def company(store: Store) -> None:
     await store.usages.add(ORG, {PAYER: (1, 2)})
 
 
+async def later(store: Store, session: str = "run-1") -> None:
+    """Answers made in the background: one that is owed, one on its way, and one that put an old day right."""
+    for name in ("owed", "settled"):
+        agent = Agent(store, session=session, head="f" * 32, lines=(*LINES, *OWN), ids=name)
+        await agent.begin(payer=PAYER)
+        await agent.settle("empty", charge=(1, 10, 0, 0, 5, 0, 70), later=(name, "{}"))
+    await store.background.settle(ORG, "settled", {}, (1, 10, 0, 0, 5, 0, 70), 86_400_000)
+    store.background.early_soon(ORG, "on its way", "a token", "{}")
+
+
 async def fill(store: Store) -> Agent:
     """All of it. The run that is answered is under way: its hold stands."""
     await company(store)
     await a_run(store)
+    await later(store)
     await waits(store)
     await failed(store)
     cut = await a_run(store, "run-cut", head="d" * 32)

@@ -148,7 +148,7 @@ async def test_an_org_keeps_what_was_spent_and_nothing_else(store: Store) -> Non
     await store._client.command("SET", f"gp:{{{ORG}}}:a-kind-that-comes-later:x", "1")
     assert await store.erasures.wipe(ORG, erasures.EVERYBODY) > 60
     left = {key.removeprefix(f"gp:{{{ORG}}}:").partition(":")[0] for key in await kept(store)}
-    assert left == {"w", "usage", "holds", "claim"}
+    assert left == {"w", "usage", "holds", "claim", "corrected"}
     await running.settle()
     assert await store.erasures.held(ORG, erasures.EVERYBODY) == []
     assert await store._client.command("EXISTS", "gp:{acmes}:x:y") == 1

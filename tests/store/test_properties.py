@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -125,7 +125,7 @@ def test_limits_hold_and_totals_are_right(server: Embedded, moves: list[tuple[st
 
 ANSWERS = st.sampled_from(["calls", "calls", "text", "empty", "failed", "forgot", "own", "cut"])
 COMPARED = ("turn", "retry", "admitted", "closed", "answers", "rearmed", "equal", "steps", "ring", "episodes", "span")
-COMPARED += ("status", "missing")
+COMPARED += ("status", "missing", "carried")
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -151,6 +151,8 @@ def test_local_memory_answers_a_growing_conversation_as_the_store_does(
                 answer = {"failed": "", "forgot": "calls", "cut": "own"}.get(move, move)
                 cut = "repeated_call" if move == "cut" else ""
                 closing = agent.closing(answer, outcome, episodes=(b"e%d" % number,), close=cut)
+                if view.carried and answer != "calls":
+                    closing = replace(closing, links=closing.links + agent.last.identity.links)
                 await store.settle(closing)
                 memory.settle(closing, view.now_ms)
             if move not in ("failed", "forgot", "empty") or view.closed:

@@ -287,6 +287,53 @@ async def test_a_job_that_comes_every_minute_is_refused_for_two_minutes(store: S
     assert closed == [True, True, False, False, False]
 
 
+ENDED = {
+    # Our last words, the links that they leave, seconds until the client goes on with what nobody was given: whose run?
+    "cut": ({"answer": "own", "close": "cycle"}, 100, True),
+    "long ago": ({"answer": "own", "close": "cycle"}, 130, False),
+    "our own words and no end": ({"answer": "own"}, 100, True),
+    "a text": ({"answer": "text"}, 100, False),
+}
+
+
+@pytest.mark.parametrize("name", ENDED)
+async def test_who_goes_on_after_our_ending_is_not_taken_for_a_younger_run(store: Store, name: str) -> None:
+    """Clients drop or rewrite what we say; the newest run of that head is not meant."""
+    closing, later, mine = ENDED[name]
+    agent, younger = Agent(store, ids="x"), Agent(store, ids="y")
+    ended, other = await agent.turn(), await younger.turn()
+    await agent.begin()
+    await agent.settle(**closing, links=())
+    agent.took("what nobody said")
+    agent.offset_ms = later * 1000
+    view = await agent.begin()
+    assert view.session == (ended.session if mine else other.session)
+    assert view.closed == ("close" in closing and mine)
+    assert (await younger.begin()).session == other.session
+
+
+@pytest.mark.parametrize("ids", [("x", "y"), ("", "")], ids=["own ids", "same ids"])
+@pytest.mark.parametrize(("answer", "outcome"), [("own", "answered"), ("text", "answered"), ("", "failed")])
+async def test_who_drops_an_answer_is_found_by_the_round_before(
+    store: Store, ids: tuple[str, str], answer: str, outcome: str
+) -> None:
+    """Also beside an equal run, with ids that repeat: each finds its own."""
+    agent, equal = (Agent(store, ids=name) for name in ids)
+    runs = {(await agent.turn()).session, (await equal.turn()).session}
+    mine = set()
+    for _ in range(2):
+        view = await agent.begin()
+        assert view.carried
+        assert agent.last
+        mine.add(view.session)
+        links = agent.closing(answer, outcome).links + agent.last.identity.links
+        await agent.settle(answer, outcome, links=links)
+        agent.count, agent.user = agent.count + 1, agent.user + " again"
+    mine.add((await agent.begin()).session)
+    other = {(await equal.turn()).session for _ in range(3)}
+    assert (len(mine), len(other), mine | other) == (1, 1, runs)
+
+
 @pytest.mark.parametrize("session", ["", "s1"], ids=["derived", "declared"])
 @pytest.mark.parametrize(("count", "same"), [(8, True), (4, False)], ids=["grown", "as short as the examples"])
 async def test_who_goes_on_after_our_ending_without_our_words_meets_it(

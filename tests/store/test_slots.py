@@ -46,6 +46,12 @@ async def turns(store: Store) -> None:
     assert await store.extend(ORG, agent.last.token, lines)
     await store.renew(ORG, agent.last.token, DAY)
     await agent.settle()
+    await agent.begin(payer="a")
+    store.background.early_soon(ORG, "name", agent.last.token, "")
+    await agent.settle(charge=(1,), later=("name", "{}"))
+    await store.background.look(ORG, "name")
+    assert await store.background.settle(ORG, "name", {"cost_microusd": 1}, (1, 1), offset_ms=2 * DAY)
+    await store.usages.corrected(ORG, 0)
     lost = Agent(store, session="lost", lease_ms=1)
     await lost.begin()
     assert lost.last

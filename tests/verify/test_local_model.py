@@ -36,6 +36,7 @@ pytestmark = [
 MODEL = "smollm2-135m"
 MOST_S = 600
 """Seconds for a test over one dialect: three answers of a few tokens each, on a machine that has other things to do."""
+PATIENT = aiohttp.ClientTimeout(total=MOST_S)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ class Between:
         for tool in asked.get("tools") or ():
             tool["function"]["parameters"] = {"type": "object"}
         async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=500)) as client,
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=MOST_S)) as client,
             client.post(f"{self._to}/v1/chat/completions", json=asked) as answer,
         ):
             response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
@@ -86,7 +87,11 @@ async def proxied(model: str, **sections: Any) -> AsyncIterator[tuple[Live, Betw
     with embedded.scratch() as running:
         store = await Store.connect(socket_path=running.socket_path, timeout_ms=10_000)
         try:
-            async with serve(between.handle) as url, live(store, upstream={"url": f"{url}/v1"}, **sections) as proxy:
+            async with (
+                serve(between.handle) as url,
+                live(store, upstream={"url": f"{url}/v1"}, **sections) as proxy,
+                aiohttp.ClientSession(timeout=PATIENT, auto_decompress=False) as proxy.client,
+            ):
                 yield proxy, between
         finally:
             await store.close()
@@ -174,7 +179,7 @@ class Wire:
         self.answered.append(b"")
         headers = {"Content-Type": "application/json"}
         async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=500)) as client,
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=MOST_S)) as client,
             client.post(self._to + request.raw_path, data=self.asked[-1], headers=headers) as answer,
         ):
             response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
@@ -193,7 +198,10 @@ async def wired(model: str, name: str, **sections: Any) -> AsyncIterator[tuple[L
         try:
             async with serve(wire.handle) as url:
                 told: Json = {"upstream": {"url": f"{url}/v1"}, **sections}
-                async with live(store, heard, surface=SURFACES[name], **told) as proxy:
+                async with (
+                    live(store, heard, surface=SURFACES[name], **told) as proxy,
+                    aiohttp.ClientSession(timeout=PATIENT, auto_decompress=False) as proxy.client,
+                ):
                     proxy.settled = True
                     yield proxy, wire, heard, store
         finally:
