@@ -6,6 +6,7 @@ Everything goes over HTTP on 127.0.0.1. A scenario is data (`Scene`); `play` run
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from guardproxy.config import Config, build
 from guardproxy.http._turn_store import TurnStore
 from guardproxy.http.app import Proxy
 from guardproxy.http.assembly import assemble
+from guardproxy.http.server import Server
 from guardproxy.secrets import derive
 from guardproxy.telemetry import Telemetry
 from tests.surfaces import chat
@@ -222,8 +224,18 @@ def config_of(**sections: Any) -> Config:
 
 
 @asynccontextmanager
-async def serve(handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]] | web.Server) -> AsyncIterator[str]:
+async def serve(
+    handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]] | web.Server | Server,
+) -> AsyncIterator[str]:
     """An HTTP server on a free port of 127.0.0.1; its address."""
+    if isinstance(handler, Server):
+        sock = socket.create_server(("127.0.0.1", 0))
+        await handler.listen(sock)
+        try:
+            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+        finally:
+            await handler.close(1)
+        return
     server = handler if isinstance(handler, web.Server) else web.Server(handler, access_log=None)
     runner = web.ServerRunner(server, shutdown_timeout=1)
     await runner.setup()

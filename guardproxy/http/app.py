@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
-from aiohttp import web
-
 from guardproxy import api
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.memo import Memo
-from guardproxy.core.tenant import DEFAULT_ORG, NOBODY
+from guardproxy.core.tenant import DEFAULT_ORG
 from guardproxy.core.view import Identity
 from guardproxy.errors import BadAsk, GuardError, Overloaded
 from guardproxy.http import _turn_store, intake, passing, route as routing, timing, unread, watching
@@ -31,14 +29,17 @@ from guardproxy.http.room import Budgets, weighed
 from guardproxy.http.route import Target
 from guardproxy.http.sealed import Sealer
 from guardproxy.http.server import Server
-from guardproxy.http.tenancy import TENANT, Tenancy
+from guardproxy.http.tenancy import Tenancy
 from guardproxy.http.turn import Turn
 from guardproxy.http.upstream import Upstream
 from guardproxy.http.upstreams import Upstreams
 from guardproxy.http.webhook import Event, Webhook
+from guardproxy.http.whole import said
 from guardproxy.telemetry.log import WHOSE
 
 if TYPE_CHECKING:
+    from guardproxy.http.request import Request
+    from guardproxy.http.streamed import Response
     from guardproxy.telemetry import Telemetry
 
 CHAT = api.SURFACES["chat"]
@@ -140,7 +141,7 @@ class Proxy:
         for upstream in self.upstreams or (self.upstream,):
             await upstream.close()
 
-    def server(self) -> web.Server:
+    def server(self) -> Server:
         """The server of one proxy, for tests; a worker's outlives its proxies."""
         return Server(self.handle, self.malformed)
 
@@ -148,7 +149,7 @@ class Proxy:
         """Somebody sent what is no HTTP."""
         self.telemetry.count("shed", {"reason": "malformed"}, 1)
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def handle(self, request: Request) -> Response:
         """Answer one request. Nothing a client sends ends in a traceback."""
         try:
             target = routing.resolve(request.raw_path)
@@ -162,7 +163,7 @@ class Proxy:
         if self.tenancy is not None and (refused := await self.tenancy.meet(request, spoken)) is not None:
             return refused
         read = target.surface is not None and request.method == "POST"
-        if read and not request.content.is_eof() and await self._arrival(request) and self._full():
+        if read and not request.arrived and await self._arrival(request) and self._full():
             return self._shed(spoken)
         self.in_flight += 1
         try:
@@ -179,7 +180,7 @@ class Proxy:
     def _full(self) -> bool:
         return self.in_flight >= self.limits.max_in_flight or self.draining
 
-    async def _arrival(self, request: web.BaseRequest) -> bool:
+    async def _arrival(self, request: Request) -> bool:
         """A body may take its time; only a request that is there is under way. Whether it is, and is as it should."""
         self.arriving += 1
         try:
@@ -187,9 +188,8 @@ class Proxy:
         finally:
             self.arriving -= 1
 
-    async def _route(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        tenant = NOBODY if self.tenancy is None else request[TENANT]
-        surface = target.surface
+    async def _route(self, request: Request, target: Target) -> Response:
+        tenant, surface = request.tenant, target.surface
         if surface is None or request.method == "OPTIONS" or passing.websocket(request):
             return await unread.timed(self, request.method, passing.forward(self, request, target, tenant))
         if request.method != "POST":
@@ -203,16 +203,16 @@ class Proxy:
         finally:
             WHOSE.set(None)
             self.turns.discard(turn)
-        if response.status == 408 and not request.content.is_eof():
+        if response.status == 408 and not request.arrived:
             response.force_close()  # what comes of the body later must not be read as a request
         return response
 
-    async def _health(self, route: str) -> web.Response:
+    async def _health(self, route: str) -> Response:
         if route == "/readyz" and self.draining:
-            return web.Response(status=503, text="draining\n")
-        return web.Response(text="ok\n")
+            return said(503, "draining\n")
+        return said(200, "ok\n")
 
-    def _shed(self, surface: ModuleType) -> web.Response:
+    def _shed(self, surface: ModuleType) -> Response:
         self.telemetry.count("shed", {"reason": "draining" if self.draining else "in_flight"}, 1)
         message = "guardproxy is at its bound of requests under way (overload.max_in_flight); try again in a moment"
         return _error(surface, Overloaded(message), [("Retry-After", "1")])

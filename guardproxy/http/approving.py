@@ -15,8 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from guardproxy.core import advice, commands
 from guardproxy.core.model import Call, Rung
 from guardproxy.core.proposals import Objection
@@ -29,6 +27,7 @@ from guardproxy.store.approvals import Approval, RunHeld
 if TYPE_CHECKING:
     from guardproxy.http.guarded import Guarded
     from guardproxy.http.look import Look
+    from guardproxy.http.streamed import Response
     from guardproxy.http.turn import Turn
 
 LOOK_S = 0.25
@@ -40,7 +39,7 @@ HUMAN, APPROVAL = "tools.human", "tools.approval"
 DECIDED = frozenset({"approved", "denied", "answered", "expired"})
 
 
-async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.StreamResponse | None:
+async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> Response | None:
     """Ask a person about the first such call of the answer; others of its kind wait for their own turn."""
     turn = run.turn
     asked = next(one for one in objections if one.action == "pause")
@@ -102,7 +101,7 @@ def _held(turn: Turn, look: Look, asked: Objection, others: Sequence[Objection])
     )
 
 
-async def _beside(run: Guarded, look: Look, approval: Approval) -> web.StreamResponse:
+async def _beside(run: Guarded, look: Look, approval: Approval) -> Response:
     """Another turn of the thread has asked a person meanwhile: the client is told of that; nobody is asked twice."""
     turn = run.turn
     held = turn.proxy.sealer.open_held(approval.id, approval.sealed) or Held(approval.tool)
@@ -156,9 +155,7 @@ def may_wait(turn: Turn, until: float) -> bool:
     return time.monotonic() < until and not turn.proxy.draining
 
 
-async def _decided(
-    run: Guarded, look: Look, asked: Objection, others: list[Objection], name: str
-) -> web.StreamResponse | None:
+async def _decided(run: Guarded, look: Look, asked: Objection, others: list[Objection], name: str) -> Response | None:
     turn = run.turn
     approval, held = await verdict.found(turn, name)
     state = approval.state if approval else "expired"
@@ -182,9 +179,7 @@ async def _decided(
     return await _go_on(run, look, [*others, replace(asked, action="refuse", text=text)])
 
 
-async def _answered(
-    run: Guarded, look: Look, asked: Objection, others: list[Objection], text: str
-) -> web.StreamResponse | None:
+async def _answered(run: Guarded, look: Look, asked: Objection, others: list[Objection], text: str) -> Response | None:
     """A person has said what the model wanted to know: that is the call's result, and no refusal."""
     turn, calls = run.turn, look.watcher.seen().calls
     told = {one.position: one.text for one in others} | {asked.position: text}
@@ -199,7 +194,7 @@ async def _answered(
     return await run.close(deciding.summary(turn))
 
 
-async def _go_on(run: Guarded, look: Look, refusals: list[Objection]) -> web.StreamResponse | None:
+async def _go_on(run: Guarded, look: Look, refusals: list[Objection]) -> Response | None:
     """Without the calls that were not allowed: the others are handed on, or the model is asked again."""
     if len({one.position for one in refusals}) < look.watcher.seen().call_count:
         return await run.deliver(look, refusals)

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from guardproxy.core.edit import Edit, ForbidTools, PutBack
 from guardproxy.errors import UpstreamError
 from guardproxy.http import background, deciding, relay
@@ -19,6 +17,7 @@ from guardproxy.http.look import Look, not_json
 
 if TYPE_CHECKING:
     from guardproxy.http.guarded import Guarded
+    from guardproxy.http.streamed import Response
     from guardproxy.http.turn import Turn
 
 
@@ -55,7 +54,7 @@ def _edits(run: Guarded) -> tuple[Edit, ...]:
     return (*turn.edits, PutBack(turn.ask.count, before=tuple(run.rounds), again=True), *last)
 
 
-async def listen(run: Guarded, answer: Answer) -> Look | web.StreamResponse:
+async def listen(run: Guarded, answer: Answer) -> Look | Response:
     """The whole of an answer, what may flow handed on; a response where there is nothing left to judge."""
     turn = run.turn
     if not relay.is_stream(answer):
@@ -99,7 +98,7 @@ def note_unread(turn: Turn, look: Look) -> None:
         turn.decision = replace(turn.decision, errors=(*turn.decision.errors, wrong))
 
 
-async def give_up(run: Guarded, error_type: str, look: Look | None = None) -> web.StreamResponse:
+async def give_up(run: Guarded, error_type: str, look: Look | None = None) -> Response:
     """The end of an answer whose further attempt has failed: in our words, behind what flowed."""
     _fail(run, error_type, look)
     return await run.close(deciding.summary(run.turn))
@@ -119,7 +118,7 @@ async def _relay(run: Guarded, answer: Answer, look: Look) -> None:
             return
 
 
-async def _read(run: Guarded, answer: Answer) -> Look | web.StreamResponse:
+async def _read(run: Guarded, answer: Answer) -> Look | Response:
     turn, done = run.turn, run.turn.outcome
     done.whole = True
     look = _look(run, answer)

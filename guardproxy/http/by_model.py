@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
-from aiohttp import web
 
 from guardproxy.api.passthrough import model_of, one_model, renamed
 from guardproxy.errors import GuardError, UpstreamError
@@ -24,29 +23,31 @@ from guardproxy.telemetry.report import FAILOVER, FIRST
 if TYPE_CHECKING:
     from guardproxy.http.app import Proxy
     from guardproxy.http.metering import Place
+    from guardproxy.http.request import Request
     from guardproxy.http.route import Target
+    from guardproxy.http.streamed import Response
 
 
 PIECE = 256 << 10
 """Bytes that are written at once."""
 
 
-def applies(request: web.BaseRequest) -> bool:
+def applies(request: Request) -> bool:
     """Whether it brings JSON."""
-    kind = request.content_type.lower()
+    kind = request.content_type
     return request.body_exists and (kind == "application/json" or kind.endswith("+json"))
 
 
 class Ask(NamedTuple):
     """A request to be passed on. `received`: its headers that may go on; `allowed`: see `Upstreams`."""
 
-    request: web.BaseRequest
+    request: Request
     target: Target
     received: Mapping[str, str]
     allowed: Sequence[str] = ()
 
 
-async def forward(proxy: Proxy, upstreams: Upstreams, ask: Ask, place: Place) -> web.StreamResponse:
+async def forward(proxy: Proxy, upstreams: Upstreams, ask: Ask, place: Place) -> Response:
     """The answer of the first upstream for the body's model that does not fail, else of the last one asked."""
     request = ask.request
     try:
@@ -57,12 +58,12 @@ async def forward(proxy: Proxy, upstreams: Upstreams, ask: Ask, place: Place) ->
     except GuardError as error:
         place.sent = isinstance(error, UpstreamError) and not error.unsent
         response = error_of(error)
-        if not request.content.is_eof():
+        if not request.arrived:
             response.force_close()  # what comes of the body later must not be read as a request
         return response
 
 
-async def _taken(proxy: Proxy, request: web.BaseRequest) -> Intake:
+async def _taken(proxy: Proxy, request: Request) -> Intake:
     """The whole body. While it comes its request is not counted as under way."""
     proxy.in_flight -= 1
     proxy.arriving += 1
@@ -74,7 +75,7 @@ async def _taken(proxy: Proxy, request: web.BaseRequest) -> Intake:
         proxy.arriving -= 1
 
 
-async def _relay(proxy: Proxy, upstreams: Upstreams, ask: Ask, body: Intake, place: Place) -> web.StreamResponse:
+async def _relay(proxy: Proxy, upstreams: Upstreams, ask: Ask, body: Intake, place: Place) -> Response:
     model = ask.target.model or model_of(body.plain)
     group = upstreams.group(model, ask.allowed)
     member, reason = upstreams.first(group), FIRST

@@ -15,10 +15,9 @@ from guardproxy.http import deciding, unaccepted
 from guardproxy.http.verifier import RULE as VERIFIER, Question
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from guardproxy.http.guarded import Guarded
     from guardproxy.http.look import Look
+    from guardproxy.http.streamed import Response
     from guardproxy.http.turn import Turn
 
 UNREACHED, UNREAD = "verifier-not-reached", "verifier-without-verdict"
@@ -45,7 +44,7 @@ async def report(run: Guarded, look: Look) -> None:
         _note(run.turn, await _failures(run.turn, seen.text, seen.calls))
 
 
-async def check(run: Guarded, look: Look) -> tuple[bool, web.StreamResponse | None]:
+async def check(run: Guarded, look: Look) -> tuple[bool, Response | None]:
     """Whether the answer is not handed on; then the response with which the run ends, or None: it was sent back."""
     turn, seen = run.turn, look.watcher.seen()
     if not turn.checks or seen.finish_reason in UNFINISHED or not (seen.text.strip() or seen.calls):

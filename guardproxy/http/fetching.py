@@ -10,13 +10,11 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from guardproxy import api
 from guardproxy.core import pricing
 from guardproxy.core.model import Ask, Usage
 from guardproxy.errors import BadAsk
-from guardproxy.http import background, intake, route as routing
+from guardproxy.http import background, route as routing
 from guardproxy.http.background import About
 from guardproxy.http.outcome import NO_USAGE, UNDER_WAY
 from guardproxy.http.upstream import Inflater
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from guardproxy.api._watcher import Seen, Watcher
     from guardproxy.core.tenant import Tenant
     from guardproxy.http.app import Proxy
+    from guardproxy.http.request import Request
     from guardproxy.http.route import Target
 
 ROUTE = re.compile(r"/v1/(?:responses/([^/]+)(/cancel|/input_items)?|chat/deferred-completion/([^/]+))")
@@ -43,7 +42,7 @@ def answer_of(method: str, path: str) -> str:
     return found[1] or (found[3] if method == "GET" else "")
 
 
-async def sought(proxy: Proxy, request: web.BaseRequest, target: Target, tenant: Tenant) -> Fetch | None:
+async def sought(proxy: Proxy, request: Request, target: Target, tenant: Tenant) -> Fetch | None:
     """The answer that a request is about, where it is one that the tenant asked for; else None."""
     path = routing.canonical(target.path.partition("?")[0])
     answer = answer_of(request.method, path)
@@ -55,7 +54,7 @@ async def sought(proxy: Proxy, request: web.BaseRequest, target: Target, tenant:
         return None
     state, about = found
     says = request.method == ("POST" if path.endswith("/cancel") else "GET") and not path.endswith("/input_items")
-    offset_ms = proxy.clock_offset(intake.lower(request.headers))
+    offset_ms = proxy.clock_offset(request.lower)
     return Fetch(proxy, tenant.org, name, background.read(about), owed=says and state != "settled", offset_ms=offset_ms)
 
 

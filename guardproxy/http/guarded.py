@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from guardproxy.api.chat import GAP, Gate
 from guardproxy.core.edit import DropCalls, PutBack
 from guardproxy.core.proposals import Objection
@@ -20,12 +18,13 @@ from guardproxy.errors import UpstreamError
 from guardproxy.http import approving, attempt, checking, deciding, own_words, relay, room
 from guardproxy.http.look import Look, left, take_over
 from guardproxy.http.outlet import Outlet
+from guardproxy.http.streamed import Response
 
 if TYPE_CHECKING:
     from guardproxy.http.turn import Turn
 
 
-async def forward(turn: Turn) -> web.StreamResponse:
+async def forward(turn: Turn) -> Response:
     """The answer to the turn's request, as far as the client is to have it."""
     return await Guarded(turn).serve()
 
@@ -51,7 +50,7 @@ class Guarded:
         """Whether nothing was sent back yet."""
         return not self.turn.outcome.asked_back
 
-    async def serve(self) -> web.StreamResponse:
+    async def serve(self) -> Response:
         """Ask until there is an answer to hand on. A client that leaves pays for what was produced."""
         turn = self.turn
         try:
@@ -63,7 +62,7 @@ class Guarded:
                 raise
             return turn.response
 
-    async def _serve(self) -> web.StreamResponse:
+    async def _serve(self) -> Response:
         while True:
             answer = await attempt.ask(self)
             if answer is None:
@@ -79,7 +78,7 @@ class Guarded:
                 return await attempt.give_up(self, error.code)
             finally:
                 answer.end()
-            if isinstance(look, web.StreamResponse):
+            if isinstance(look, Response):
                 return look
             found = await self._judge(look)
             if found is not None:
@@ -98,7 +97,7 @@ class Guarded:
 
     # -------------------------------------------------------------------------------------------- what we say to it
 
-    async def _judge(self, look: Look) -> web.StreamResponse | None:
+    async def _judge(self, look: Look) -> Response | None:
         """The response, or None where the model is to be asked again."""
         turn = self.turn
         attempt.note_unread(turn, look)
@@ -124,13 +123,13 @@ class Guarded:
                 return response
         return await self.deliver(look, [one for one in acted if one.action != "pause"])
 
-    async def fail(self, look: Look, out: set[int]) -> web.StreamResponse:
+    async def fail(self, look: Look, out: set[int]) -> Response:
         """Hand on the provider's error without these calls: they may be half, and nobody is asked about such a one."""
         take_over(self.turn, look, dropped=False)
         keep = frozenset(range(len(look.watcher.calls))) - out
         return await self.outlet.finish(look.watcher.release(keep) if look.watcher.holding else self.passing)
 
-    async def refuse(self, look: Look, objections: Sequence[Objection]) -> web.StreamResponse | None:
+    async def refuse(self, look: Look, objections: Sequence[Objection]) -> Response | None:
         """Tell the model what it gets for calls that nobody carries out, and ask again; at most so often."""
         turn, worst = self.turn, deciding.worst(objections)
         over = deciding.refused(turn, worst, asked=self._reasks, alone=True)
@@ -184,7 +183,7 @@ class Guarded:
 
     # --------------------------------------------------------------------------------------- what the client is told
 
-    async def deliver(self, look: Look, objections: Sequence[Objection] = ()) -> web.StreamResponse:
+    async def deliver(self, look: Look, objections: Sequence[Objection] = ()) -> Response:
         """Hand on what was held: as it came, or without the calls that were objected to."""
         turn, watcher = self.turn, look.watcher
         out = {one.position for one in objections}
@@ -222,7 +221,7 @@ class Guarded:
             kept = PutBack(turn.ask.count, tuple(self.rounds), tuple(calls), tuple(after), said)
             turn.kept.append(kept)
 
-    async def deliver_message(self, look: Look, message: bytes) -> web.StreamResponse:
+    async def deliver_message(self, look: Look, message: bytes) -> Response:
         """Hand on an answer made of a message: what was held, with arguments that a person has changed."""
         turn = self.turn
         take_over(turn, look, dropped=False)
@@ -232,7 +231,7 @@ class Guarded:
         _, body = turn.surface.replay_message(turn.ask, message, reply_id=turn.reply_id, created=created, joint=joint)
         return await self.outlet.finish(body)
 
-    async def close(self, text: str) -> web.StreamResponse:
+    async def close(self, text: str) -> Response:
         """End the answer in our words: the model is not asked any more."""
         turn = self.turn
         joint = turn.joint

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from guardproxy.core import budget, denial
 from guardproxy.core.edit import (
     AppendText,
@@ -22,6 +20,7 @@ from guardproxy.core.edit import (
 )
 from guardproxy.errors import BadAsk, GuardError
 from guardproxy.http import deciding, soft_limits
+from guardproxy.http.whole import Whole
 
 if TYPE_CHECKING:
     from guardproxy.core.view import View
@@ -90,16 +89,14 @@ def names(edits: Sequence[Edit]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(NAMES[type(edit)] for edit in edits if type(edit) in NAMES))
 
 
-def plain_error(
-    surface: ModuleType, error: GuardError, headers: Sequence[tuple[str, str]] | None = None
-) -> web.Response:
+def plain_error(surface: ModuleType, error: GuardError, headers: Sequence[tuple[str, str]] | None = None) -> Whole:
     """An error outside of any turn, in the surface's form."""
     kind = ("Content-Type", "application/json")
     more = [] if error.status >= 500 else [("x-should-retry", "false")]
-    return web.Response(status=error.status, body=surface.error(error, {}), headers=[kind, *more, *(headers or [])])
+    return Whole(error.status, [kind, *more, *(headers or [])], surface.error(error, {}))
 
 
-def error(turn: Turn, wrong: GuardError) -> web.Response:
+def error(turn: Turn, wrong: GuardError) -> Whole:
     """An error of ours or of the way to the provider, as the client's own SDK reads it."""
     extra: dict[str, object] = {"rule": turn.decision.rule} if turn.decision.rule else {}
     said = headers(turn)
@@ -119,4 +116,4 @@ def error(turn: Turn, wrong: GuardError) -> web.Response:
         said.append(("x-should-retry", "false"))
     said.append(("Content-Type", "application/json"))
     turn.outcome.status = wrong.status
-    return web.Response(status=wrong.status, body=turn.surface.error(wrong, extra), headers=said)
+    return Whole(wrong.status, said, turn.surface.error(wrong, extra))

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Mapping
-from typing import Final, NamedTuple
-
-from aiohttp import StreamReader, web
+from typing import TYPE_CHECKING, NamedTuple
 
 from guardproxy.errors import BadAsk
 from guardproxy.http.inflate import READABLE, Inflate, TooMuchError
+from guardproxy.http.request import MalformedBody
+
+if TYPE_CHECKING:
+    from guardproxy.http.request import Request
 
 IDLE_S = 30.0
 """Seconds within which the next bytes of a body must come."""
 
 AT_ONCE = 1 << 20
 """Bytes that a body may expand to on the loop; a longer one is decoded beside it."""
-
-_ARRIVED: Final = web.RequestKey("arrived", bytes)
-_WRONG: Final = web.RequestKey("wrong", BadAsk)
 
 
 class Intake(NamedTuple):
@@ -34,39 +32,27 @@ class Intake(NamedTuple):
         return self.raw is not self.plain
 
 
-async def arrive(request: web.BaseRequest, *, max_body: int) -> bool:
+async def arrive(request: Request, *, max_body: int) -> bool:
     """Wait for the whole body; `take` has it, or what was wrong with it (False)."""
     try:
-        request[_ARRIVED] = await _read(request, max_body)
+        request.body = await _read(request, max_body)
     except BadAsk as error:
-        request[_WRONG] = error
+        request.wrong = error
         return False
     return True
 
 
-async def take(request: web.BaseRequest, *, max_body: int, max_expanded: int) -> Intake:
+async def take(request: Request, *, max_body: int, max_expanded: int) -> Intake:
     """The whole body. `BadAsk` (400 `body_too_large`, never 413: clients take that for a full context window)."""
-    content = request.content
-    raw = content.read_nowait() if content.is_eof() and content.exception() is None else b""
-    if not raw:  # it came after its head (asking the request for what it does not have costs as much as parsing it)
-        if _WRONG in request:
-            raise request[_WRONG]
-        raw = request[_ARRIVED] if _ARRIVED in request else await _read(request, max_body)
-    elif len(raw) > max_body:
-        raise _too_large(len(raw), max_body)
-    encoding = request.headers.get("Content-Encoding")
+    if request.wrong is not None:
+        raise request.wrong
+    raw = await _read(request, max_body) if request.body is None else request.body
+    encoding = request.lower.get("content-encoding")
     if not encoding or (encoding := encoding.strip().lower()) in ("", "identity"):
         return Intake(raw, raw)
     if max_expanded > AT_ONCE and encoding in READABLE and _is_long(raw, encoding):
         return Intake(raw, await asyncio.to_thread(expand, raw, encoding, max_expanded))
     return Intake(raw, expand(raw, encoding, max_expanded))
-
-
-async def expected(request: web.BaseRequest) -> None:
-    """Tell a client that waits for it (`Expect: 100-continue`) to send the body."""
-    if request.headers.get("Expect", "").strip().lower() == "100-continue" and request.version >= (1, 1):
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # the answer itself has not begun
 
 
 def too_slow() -> BadAsk:
@@ -81,42 +67,21 @@ def malformed() -> BadAsk:
     return BadAsk(message, code="malformed_http", param="body")
 
 
-async def _read(request: web.BaseRequest, max_body: int) -> bytes:
-    content = request.content
-    if content.is_eof() and not content.exception():  # it came with the head: the usual case, and nothing to wait for
-        whole = content.read_nowait()
-        if len(whole) > max_body:
-            raise _too_large(len(whole), max_body)
-        return whole
-    declared = request.content_length or 0
-    if declared > max_body:
-        raise _too_large(declared, max_body)
-    await expected(request)
-    try:
-        return await _gathered(content, max_body, sized=request.content_length is not None)
-    except TimeoutError:
-        raise too_slow() from None
-    except web.RequestPayloadError:
-        raise malformed() from None
-
-
-async def _gathered(content: StreamReader, most: int, *, sized: bool) -> bytes:
-    """The body as it comes. Of a `sized` one each part is taken as it is, so that the whole is copied once; chunks of
-    the client's are too many for that.
-    """
-    parts, size, loop = [], 0, asyncio.get_running_loop()
-    async with asyncio.timeout(IDLE_S) as limit:
-        until = loop.time() + IDLE_S
-        while not content.at_eof():
-            parts.append((await content.readchunk())[0] if sized else await content.readany())
-            late = loop.time() + IDLE_S
-            if late - until > IDLE_S / 30:  # not with each part: they are many, and close together
-                until = late
-                limit.reschedule(until)
-            size += len(parts[-1])
-            if size > most:
-                raise _too_large(size, most)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+async def _read(request: Request, max_body: int) -> bytes:
+    if not request.arrived:  # the usual case is that it came with the head
+        declared = request.length or 0
+        if declared > max_body:
+            raise _too_large(declared, max_body)
+        request.go_on()
+        try:
+            await request.gathered(max_body, IDLE_S)
+        except TimeoutError:
+            raise too_slow() from None
+        except MalformedBody:
+            raise malformed() from None
+    if request.size > max_body:
+        raise _too_large(request.size, max_body)
+    return request.taken()
 
 
 def _is_long(raw: bytes, encoding: str) -> bool:
@@ -146,16 +111,6 @@ def expand(raw: bytes, encoding: str, limit: int) -> bytes:
         raise BadAsk(f"the body is not valid {encoding}", code="invalid_encoding", param="content-encoding") from None
     if not inflate.complete:
         raise BadAsk(f"the {encoding} body is cut off", code="invalid_encoding", param="content-encoding")
-    return plain
-
-
-def lower(headers: Mapping[str, str]) -> dict[str, str]:
-    """Headers with lower-case names; of a repeated one the first."""
-    plain: dict[str, str] = {}
-    for name, value in headers.items():
-        low = name.lower()
-        if low not in plain:
-            plain[low] = value
     return plain
 
 

@@ -13,8 +13,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from guardproxy.api.passthrough import Named, Seen
 from guardproxy.core import denial, pricing, tenant_budget
 from guardproxy.core.advice import limits
@@ -26,7 +24,7 @@ from guardproxy.core.usage import Charge, payer
 from guardproxy.core.view import Closing, View
 from guardproxy.core.windows import CONCURRENT, is_rate
 from guardproxy.errors import BadAsk, StoreError
-from guardproxy.http import intake, room
+from guardproxy.http import room
 from guardproxy.http.handing_on import error_of
 from guardproxy.http.outcome import NO_USAGE
 from guardproxy.http.upstream import Inflater
@@ -38,6 +36,8 @@ if TYPE_CHECKING:
     from guardproxy.http.app import Proxy
     from guardproxy.http.fetching import Fetch
     from guardproxy.http.prices import Prices
+    from guardproxy.http.request import Request
+    from guardproxy.http.whole import Whole
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that only look: lists of models and files. They count in rates, which protect the provider, alone."""
@@ -56,7 +56,7 @@ LOOKED_AT = 4 * 1024 * 1024
 class Denied(Exception):
     """There is no room. `response` is what the client is told."""
 
-    def __init__(self, response: web.Response) -> None:
+    def __init__(self, response: Whole) -> None:
         super().__init__("no room")
         self.response = response
 
@@ -73,7 +73,7 @@ class Place:
     fetch: Fetch | None = None
     """The answer made in the background that it is about."""
 
-    def __init__(self, request: web.BaseRequest, route: str, most: int) -> None:
+    def __init__(self, request: Request, route: str, most: int) -> None:
         self._reads = request.method == "POST" and not route.endswith(CANCEL)
         self._most = most
         self._named = Named(request.headers.get("Content-Type", ""))
@@ -120,14 +120,14 @@ class Place:
 
 @asynccontextmanager
 async def held(
-    proxy: Proxy, request: web.BaseRequest, tenant: Tenant, route: str, model: str = "", fetch: Fetch | None = None
+    proxy: Proxy, request: Request, tenant: Tenant, route: str, model: str = "", fetch: Fetch | None = None
 ) -> AsyncIterator[Place]:
     """While a request is under way it holds its place. `Denied`: there is none, or it may not be used at all.
 
     `model`: where the path names it. `fetch`: the answer asked for before which it is about.
     """
     place, policy = Place(request, route, proxy.limits.max_expanded), proxy.policies.at(tenant).policy
-    offset_ms = proxy.clock_offset(intake.lower(request.headers))
+    offset_ms = proxy.clock_offset(request.lower)
     due = (
         proxy.budgets.of(tenant, model, time.time_ns() // 1_000_000 + offset_ms) if proxy.budgets.meter(tenant) else ()
     )
@@ -220,7 +220,7 @@ def _settle(proxy: Proxy, tenant: Tenant, token: str, offset_ms: int, spent: Map
     proxy.spawn(proxy.books.settle(told))
 
 
-def _refusal(policy: Policy, view: View, where: str) -> web.Response:
+def _refusal(policy: Policy, view: View, where: str) -> Whole:
     decision = denial.denied(view)
     extra: dict[str, object] = {"rule": decision.rule}
     if decision.refused is not None:

@@ -15,7 +15,7 @@ from guardproxy.http.admin import Admin, Sight
 from guardproxy.http.admin_v1 import AdminV1
 from guardproxy.http.auditing import Actor, Notes
 from guardproxy.http.gate import Gate, loopback
-from guardproxy.http.server import Quiet
+from guardproxy.http.quiet import Quiet
 from guardproxy.http.standing import Standing
 from guardproxy.http.switch import Switch
 from guardproxy.http.tokens import Keyring

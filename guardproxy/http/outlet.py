@@ -8,11 +8,10 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from aiohttp import web
-
 from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
+    from guardproxy.http.streamed import Response, Streamed
     from guardproxy.http.turn import Turn
 
 T = TypeVar("T")
@@ -52,7 +51,7 @@ class Outlet:
             task.cancel()  # where the client has left meanwhile
         return task.result()
 
-    async def finish(self, rest: bytes) -> web.StreamResponse:
+    async def finish(self, rest: bytes) -> Response:
         """Settle, and hand on the end of the answer: of a stream its rest, else all of it."""
         turn = self._turn
         turn.settle()
@@ -65,7 +64,7 @@ class Outlet:
         return await last(turn.response, rest)
 
 
-async def last(response: web.StreamResponse, rest: bytes) -> web.StreamResponse:
+async def last(response: Streamed, rest: bytes) -> Response:
     """The end of a stream. A client that has left meanwhile misses it, and that is all."""
     with suppress(ConnectionResetError):
         if rest:

@@ -13,8 +13,6 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from guardproxy.api.chat import GAP
 from guardproxy.core import advice
 from guardproxy.core.edit import PutBack
@@ -24,10 +22,11 @@ from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
     from guardproxy.http.sealed import Held
+    from guardproxy.http.streamed import Response
     from guardproxy.http.turn import Turn
 
 
-def reply(turn: Turn, text: str) -> web.StreamResponse:
+def reply(turn: Turn, text: str) -> Response:
     """An answer of ours in the model's place, whole. A client that wants a tool for the end gets a call of it."""
     finish = None
     if turn.ask.finish_tool:

@@ -6,27 +6,29 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from guardproxy._upstreams import RESERVED
 from guardproxy.errors import BadAsk, GuardError, UpstreamError
 from guardproxy.http import by_model, fetching, intake, metering
 from guardproxy.http.handing_on import error_of, hand_on
-from guardproxy.http.intake import expected, malformed, too_slow
+from guardproxy.http.intake import malformed, too_slow
+from guardproxy.http.request import MalformedBody
 from guardproxy.http.tenancy import outward
 
 if TYPE_CHECKING:
     from guardproxy.core.tenant import Tenant
     from guardproxy.http.app import Proxy
+    from guardproxy.http.request import Request
     from guardproxy.http.route import Target
+    from guardproxy.http.streamed import Response
     from guardproxy.http.upstream import Upstream
+    from guardproxy.http.whole import Whole
 
 
 ECHOING = frozenset({"TRACE", "TRACK", "CONNECT"})
 """Methods whose answer is the request, the operator's key in it (RFC 9110, section 9.3.8), or that ask for a tunnel."""
 
 
-async def forward(proxy: Proxy, request: web.BaseRequest, target: Target, tenant: Tenant) -> web.StreamResponse:
+async def forward(proxy: Proxy, request: Request, target: Target, tenant: Tenant) -> Response:
     """The provider's answer to a route that guardproxy does not read. Neither body is held in memory."""
     route = target.route
     if not route.startswith("/v1/"):
@@ -50,9 +52,7 @@ async def forward(proxy: Proxy, request: web.BaseRequest, target: Target, tenant
         return _closed(request, denied.response)
 
 
-async def _forward(
-    proxy: Proxy, request: web.BaseRequest, target: Target, tenant: Tenant, place: metering.Place
-) -> web.StreamResponse:
+async def _forward(proxy: Proxy, request: Request, target: Target, tenant: Tenant, place: metering.Place) -> Response:
     proxy.telemetry.count("passthrough", {"method": request.method}, 1)
     received, upstream = outward(proxy.tenancy, request.headers), proxy.upstream
     if proxy.upstreams is not None:
@@ -68,8 +68,8 @@ async def _forward(
     body = None
     if request.body_exists:
         body = Upload(proxy, request, place)
-        if request.content_length is not None:
-            headers.append(("Content-Length", str(request.content_length)))
+        if request.length is not None:
+            headers.append(("Content-Length", str(request.length)))
     try:
         return await _relay(upstream, request, target.path, headers, body, place)
     except GuardError as error:
@@ -81,14 +81,14 @@ async def _forward(
             body.over()
 
 
-def websocket(request: web.BaseRequest) -> bool:
+def websocket(request: Request) -> bool:
     """Whether the client wants a WebSocket. Codex does, and falls back to POST at 426 alone, without a delay."""
     return request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket"
 
 
-def _closed(request: web.BaseRequest, response: web.Response) -> web.Response:
+def _closed(request: Request, response: Whole) -> Whole:
     """The answer to a request whose body is not read to its end: what comes of it must not be read as a request."""
-    if not request.content.is_eof():
+    if not request.arrived:
         response.force_close()
     return response
 
@@ -96,7 +96,7 @@ def _closed(request: web.BaseRequest, response: web.Response) -> web.Response:
 class Upload:
     """A body on its way through. While it comes its request is not counted as under way; it must keep coming."""
 
-    def __init__(self, proxy: Proxy, request: web.BaseRequest, place: metering.Place) -> None:
+    def __init__(self, proxy: Proxy, request: Request, place: metering.Place) -> None:
         self._place = place
         self._proxy = proxy
         self._request = request
@@ -107,21 +107,23 @@ class Upload:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Its pieces."""
-        await expected(self._request)
-        content = self._request.content
-        while not content.at_eof():
+        request = self._request
+        if not request.arrived:
+            request.go_on()
+        while True:
             try:
                 async with asyncio.timeout(intake.IDLE_S):
-                    chunk = await content.readany()
+                    chunk = await request.part()
             except TimeoutError:
                 self.wrong = too_slow()
                 raise
-            except web.RequestPayloadError:
+            except MalformedBody:
                 self.wrong = malformed()
                 raise
-            if chunk:
-                self._place.sees(chunk)
-                yield chunk
+            if not chunk:
+                break
+            self._place.sees(chunk)
+            yield chunk
         self.over()
 
     def over(self) -> None:
@@ -134,11 +136,11 @@ class Upload:
 
 async def _relay(
     upstream: Upstream,
-    request: web.BaseRequest,
+    request: Request,
     path: str,
     headers: list[tuple[str, str]],
     body: Upload | None,
     place: metering.Place,
-) -> web.StreamResponse:
+) -> Response:
     async with upstream.send(request.method, path, body, headers) as answer:
         return await hand_on(request, answer, upstream.name, place.reads)

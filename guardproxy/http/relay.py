@@ -11,8 +11,6 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from guardproxy.api.chat import OFF
 from guardproxy.core.edit import DropCalls, Edit, SpliceUsage
 from guardproxy.errors import UpstreamError
@@ -26,10 +24,11 @@ from guardproxy.http.tenancy import outward
 from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
+    from guardproxy.http.streamed import Response
     from guardproxy.http.turn import Turn
 
 
-async def forward(turn: Turn) -> web.StreamResponse:
+async def forward(turn: Turn) -> Response:
     """The provider's answer to the turn's request, with the turn's edits."""
     answer = await post(turn, turn.edits)
     try:
@@ -66,7 +65,7 @@ def is_stream(answer: Answer) -> bool:
     return answer.content_type == "text/event-stream" and answer.status < 400
 
 
-async def whole_answer(turn: Turn, answer: Answer) -> web.StreamResponse:
+async def whole_answer(turn: Turn, answer: Answer) -> Response:
     """An answer in one piece, errors of the provider too."""
     done = turn.outcome
     done.whole = True
@@ -98,13 +97,13 @@ def headers_of(turn: Turn, answer: Answer, *, decoded: bool = False) -> list[tup
 async def begin_stream(turn: Turn, answer: Answer, *, decoded: bool = False, with_first: bool = False) -> Streamed:
     """The answer to the client, its head sent; `with_first`: it leaves with the first part."""
     response = Streamed(answer.status, headers_of(turn, answer, decoded=decoded), with_first=with_first)
-    await response.prepare(turn.request)
+    response.prepare(turn.request)
     turn.response, turn.said_action = response, turn.decision.action
     turn.outcome.whole = False
     return response
 
 
-async def _stream(turn: Turn, answer: Answer) -> web.StreamResponse:
+async def _stream(turn: Turn, answer: Answer) -> Response:
     done = turn.outcome
     look = turn.look = Look(turn, answer)
     feed, watcher = background.heard(turn, look) if turn.ask.background else look.feed, look.watcher
@@ -141,7 +140,7 @@ async def _stream(turn: Turn, answer: Answer) -> web.StreamResponse:
     return await last(response, rest)
 
 
-async def broken(turn: Turn, look: Look, response: web.StreamResponse, error: Exception | None) -> web.StreamResponse:
+async def broken(turn: Turn, look: Look, response: Streamed, error: Exception | None) -> Response:
     """The provider's stream ended in the middle: the client is told in its own format."""
     done = turn.outcome
     reason = f"{type(error).__name__}: {error}" if error else "it ended in the middle"
@@ -150,8 +149,7 @@ async def broken(turn: Turn, look: Look, response: web.StreamResponse, error: Ex
     read(turn, look, dropped=False)
     done.fail(wrapped)
     if look.encoded:  # our words cannot stand in the provider's encoding: let the client see that it is not whole
-        if turn.request.transport is not None:
-            turn.request.transport.abort()
+        turn.request.abort()
         return response
     rest = look.finish()
     return await last(response, rest + turn.surface.failure(wrapped, look.watcher.joint()))

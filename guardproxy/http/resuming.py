@@ -11,8 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from guardproxy.core import advice
 from guardproxy.core.edit import PutBack
 from guardproxy.core.model import Ask, Rung
@@ -24,6 +22,7 @@ from guardproxy.http.whole import whole
 from guardproxy.store.approvals import Approval, RunHeld
 
 if TYPE_CHECKING:
+    from guardproxy.http.streamed import Response
     from guardproxy.http.turn import Turn
 
 NOT_SHOWN = "approved-call-not-shown"
@@ -41,7 +40,7 @@ async def wait(turn: Turn) -> None:
             return
 
 
-async def resume(turn: Turn) -> web.StreamResponse | None:
+async def resume(turn: Turn) -> Response | None:
     """The answer to a request whose thread waited for a decision that is there now; None: the model is asked."""
     name = turn.seen.approval
     approval, held = await verdict.found(turn, name)
@@ -105,7 +104,7 @@ async def _arrived(turn: Turn, name: str, *, shown: bool) -> None:
         await turn.proxy.books.approvals.arrived(turn.opening.org, name, shown, turn.offset_ms)
 
 
-async def _expired(turn: Turn, held: Held) -> web.StreamResponse:
+async def _expired(turn: Turn, held: Held) -> Response:
     """Nobody has decided in time, and the policy ends such a run."""
     reason = f"nobody decided in time whether {held.tool} may be called"
     turn.decision = replace(
@@ -114,7 +113,7 @@ async def _expired(turn: Turn, held: Held) -> web.StreamResponse:
     return await turn.reply(deciding.summary(turn))
 
 
-async def _release(turn: Turn, approval: Approval, held: Held) -> web.StreamResponse | None:
+async def _release(turn: Turn, approval: Approval, held: Held) -> Response | None:
     """The call that was allowed, as the model's answer: once, whoever asks."""
     try:
         if not await claiming.claimed(turn, approval.id):

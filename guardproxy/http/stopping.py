@@ -8,8 +8,6 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from guardproxy.api.chat import GAP
 from guardproxy.core.model import Decision, Rung
 from guardproxy.http import deciding, own_words
@@ -17,13 +15,14 @@ from guardproxy.http.outlet import last
 from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
+    from guardproxy.http.streamed import Response
     from guardproxy.http.turn import Turn
 
 RULE = "operator"
 """The rule of what people end."""
 
 
-async def end(turn: Turn) -> web.StreamResponse:
+async def end(turn: Turn) -> Response:
     """The end of the answer in our words, behind what the client has of it already."""
     before = turn.decision
     ended = turn.overrun or Decision("cut", Rung.CUT, RULE, 0, turn.stopped)

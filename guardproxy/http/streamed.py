@@ -1,79 +1,98 @@
-"""An answer that comes in parts, for aiohttp's server: each part one write, and the head in the first one's.
-
-What `web.StreamResponse` would write, byte for byte; it goes through half as many hands.
-"""
+"""An answer that comes in parts: each part one write, and the head in the first one's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from aiohttp import ClientConnectionResetError, HttpVersion11, web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.helpers import rfc822_formatted_time
-from aiohttp.http import SERVER_SOFTWARE
+from guardproxy.http.whole import BODILESS, Pairs, Whole, head_of
 
-from guardproxy.http.whole import BODILESS
-
-AT_ONCE = 0x10000
-"""Bytes after which a client that reads slowly is waited for; as aiohttp has it."""
+if TYPE_CHECKING:
+    from guardproxy.http.request import Request
 
 
-class Streamed(web.StreamResponse):
-    """`with_first`: the first part is there, and the head leaves with it; else it leaves at once."""
+class Streamed:
+    """`with_first`: the first part is there, and the head leaves with it; else it leaves at once.
 
-    def __init__(self, status: int, headers: Sequence[tuple[str, str]], *, with_first: bool = False) -> None:
-        super().__init__(status=status, headers=headers)
-        self._send_headers_immediately = not with_first
-        self._chunks: AbstractStreamWriter | None = None
-        self._sent = 0
+    Where a header says how long it is, it is written as it is, else in chunks; to a client of HTTP/1.0 until the
+    connection ends.
+    """
 
-    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """The head; the shorter way is that of nearly all."""
-        headers = self._headers
-        usual = request.version == HttpVersion11 and request.method == "POST" and self._status not in BODILESS
-        if not usual or "Content-Length" in headers or self.prepared:
-            return await super().prepare(request)
-        self._req, self._payload_writer = request, request.writer
-        writer = request.writer
-        if self._keep_alive is None:
-            self._keep_alive = request.keep_alive
-        writer.enable_chunking()
-        headers["Transfer-Encoding"] = "chunked"
-        headers.setdefault("Content-Type", "application/octet-stream")
-        if "Date" not in headers:
-            headers["Date"] = rfc822_formatted_time()
-        headers.setdefault("Server", SERVER_SOFTWARE)
-        if not self._keep_alive:
-            headers.setdefault("Connection", "close")
-        await writer.write_headers(f"HTTP/1.1 {self._status} {self._reason}", headers)
-        if self._send_headers_immediately:
-            writer.send_headers()
-        return writer
+    __slots__ = ("_chunked", "_head", "_left", "_mute", "_pairs", "_request", "_with_first", "keep_alive", "status")
+
+    def __init__(self, status: int, headers: Pairs, *, with_first: bool = False) -> None:
+        self.status = status
+        self.keep_alive = True
+        self._pairs = headers
+        self._with_first = with_first
+        self._request: Request | None = None
+        self._chunked = self._mute = False
+        self._head = b""  # until it is sent
+        self._left: int | None = None  # bytes that may come yet, where that was said
+
+    def force_close(self) -> None:
+        """Use the connection for nothing else."""
+        self.keep_alive = False
+
+    def prepare(self, request: Request) -> None:
+        """Begin it. ConnectionResetError: the client is gone."""
+        if self._request is not None:
+            return
+        self._request, status, pairs = request, self.status, self._pairs
+        size = next((value for name, value in pairs if name.lower() == "content-length"), None)
+        self._mute = none = status in BODILESS or status < 200 or request.method == "HEAD"
+        framing = None
+        if size is not None:
+            self._left = int(size)
+        elif not none and request.modern:
+            self._chunked, framing = True, "Transfer-Encoding: chunked"
+        elif not none:
+            self.keep_alive = False
+        request.keep_alive = request.keep_alive and self.keep_alive
+        self._head = head_of(request, status, pairs, framing, typed=not none)
+        if not self._with_first:
+            self.begin()
 
     def begin(self) -> None:
         """Let the head leave, if it has not: what it was to leave with is nothing for the client."""
-        if self._payload_writer is not None:
-            self._payload_writer.send_headers()
+        head, self._head = self._head, b""
+        if head and self._request is not None:
+            self._request.send(head)
 
-    async def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Hand a part on. `ConnectionError`: the client is gone."""
-        writer = self._chunks
-        if writer is None or not data:
-            await super().write(data)
-            if self._payload_writer is not None and self.headers.get("Transfer-Encoding") == "chunked":
-                self._chunks = self._payload_writer  # from now on a part is a chunk and nothing else
+    async def write(self, data: bytes) -> None:
+        """Hand a part on. ConnectionResetError: the client is gone."""
+        request = self._request
+        if not data or request is None:
             return
-        transport = self._req.transport if self._req is not None else None
-        if transport is None or transport.is_closing():
-            message = "Cannot write to closing transport"
-            raise ClientConnectionResetError(message)
-        transport.write(b"".join((b"%x\r\n" % len(data), data, b"\r\n")))
-        self._sent += len(data)
-        if self._sent > AT_ONCE:
-            self._sent = 0
-            await writer.drain()
+        if self._chunked:
+            head, self._head = self._head, b""
+            request.send(b"%b%x\r\n%b\r\n" % (head, len(data), data))
+        else:
+            self._plain(data)
+        if request.clogged:
+            await request.drain()
 
-    async def write_eof(self, data: bytes = b"") -> None:
+    def _plain(self, data: bytes) -> None:
+        self.begin()
+        if self._left is not None:
+            data = data[: self._left]
+            self._left -= len(data)
+        if not self._mute and self._request is not None:
+            self._request.send(data)
+
+    async def write_eof(self) -> None:
         """The end."""
-        self._chunks = None
-        await super().write_eof(data)
+        request = self._request
+        if request is None or self._left == -1:
+            return
+        if self._left and not self._mute:  # it was to be longer: the client has to see that this is not all
+            self.keep_alive = False
+        self._left = -1
+        self.begin()
+        if self._chunked:
+            request.send(b"0\r\n\r\n")
+        if request.clogged:
+            await request.drain()
+
+
+Response = Whole | Streamed
+"""What a handler gives: an answer whose end is not written, or one that is out."""

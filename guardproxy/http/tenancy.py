@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from guardproxy import api
@@ -23,6 +22,8 @@ from guardproxy.http import virtual_key
 from guardproxy.http.heading import plain_error
 
 if TYPE_CHECKING:
+    from guardproxy.http.request import Request
+    from guardproxy.http.whole import Whole
     from guardproxy.store.registry import Found, Registry
 
 CREDENTIALS = ("Authorization", "api-key", "x-api-key")
@@ -82,10 +83,6 @@ _SAID = {
 }
 
 
-TENANT: Final = web.RequestKey("tenant", Tenant)
-"""Where `meet` notes whose a request is."""
-
-
 class Tenancy:
     """Finds tenants. `mode`: keys or passthrough. `key`: `Keys.key_hash`. `closed`: without the store, nobody."""
 
@@ -119,16 +116,16 @@ class Tenancy:
             self._refused(error.code)
             raise
 
-    async def meet(self, request: web.BaseRequest, surface: ModuleType | None) -> web.Response | None:
-        """Note whose the request is (`TENANT`), or answer in its surface's form why it is nobody's: before its body is
+    async def meet(self, request: Request, surface: ModuleType | None) -> Whole | None:
+        """Note whose the request is (`tenant`), or answer in its surface's form why it is nobody's: before its body is
         read.
         """
         try:
-            request[TENANT] = await self.of(request.headers, request.raw_path)
+            request.tenant = await self.of(request.headers, request.raw_path)
         except GuardError as error:
             after = [("Retry-After", "1")] if error.status == 503 else []
             refused = plain_error(surface or api.SURFACES["chat"], error, after)
-            if not request.content.is_eof():
+            if not request.arrived:
                 refused.force_close()  # what comes of the body later must not be read as a request
             return refused
         return None

@@ -8,8 +8,6 @@ from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from guardproxy.core import interventions, policy as policies
 from guardproxy.core.edit import AppendText, Edit, LimitOutput, PutBack, Reject, Reply, SpliceUsage
 from guardproxy.core.model import Ask, Decision, Message, Rung
@@ -47,7 +45,9 @@ if TYPE_CHECKING:
     from guardproxy.http.app import Proxy
     from guardproxy.http.chosen import Chosen
     from guardproxy.http.look import Look
+    from guardproxy.http.request import Request
     from guardproxy.http.route import Target
+    from guardproxy.http.streamed import Response, Streamed
     from guardproxy.telemetry.report import TurnReport
 
 
@@ -57,9 +57,7 @@ class Turn:
     rates: Rates  # these two are known once the request is read (`opening`)
     need: Need
 
-    def __init__(
-        self, proxy: Proxy, request: web.BaseRequest, surface: ModuleType, target: Target, tenant: Tenant
-    ) -> None:
+    def __init__(self, proxy: Proxy, request: Request, surface: ModuleType, target: Target, tenant: Tenant) -> None:
         self.proxy = proxy
         self.request = request
         self.surface = surface
@@ -71,7 +69,7 @@ class Turn:
         self.route = target.route
         self.deployed = bool(target.model)
         self.started_ns = time.time_ns()
-        self.headers = target.noted(intake.lower(request.headers))
+        self.headers = target.noted(request.lower)
         self.offset_ms = proxy.clock_offset(self.headers)
         self.outcome = Outcome()
         self.decision = policies.PASS
@@ -86,7 +84,7 @@ class Turn:
         self.kept: list[PutBack] = []
         """What has to stand in later requests at the place of this turn's answer."""
         self.inspection: Inspection | None = None
-        self.response: web.StreamResponse | None = None
+        self.response: Streamed | None = None
         """The answer, once its head is sent."""
         self.look: Look | None = None
         """What the attempt under way has brought; of those before it, `joint` is what the client was given."""
@@ -103,7 +101,7 @@ class Turn:
         self.settled = False
         self.taken_back = False
 
-    async def serve(self) -> web.StreamResponse:
+    async def serve(self) -> Response:
         """Answer the request. Every path ends in `settle`, also when the client leaves; nobody waits for its reply."""
         try:
             await self._open()
@@ -247,7 +245,7 @@ class Turn:
             self.stopped = why
             self.task.cancel()
 
-    async def _answer(self) -> web.StreamResponse:
+    async def _answer(self) -> Response:
         for edit in self.edits:
             if isinstance(edit, Reply):
                 return await self.reply(edit.text)
@@ -262,7 +260,7 @@ class Turn:
             return await guarded.forward(self)
         return await relay.forward(self)
 
-    async def reply(self, text: str) -> web.StreamResponse:
+    async def reply(self, text: str) -> Response:
         """An answer in the model's place, whole: no upstream call."""
         return own_words.reply(self, text)
 

@@ -6,12 +6,11 @@ import time
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from guardproxy.errors import GuardError, StoreError
 
 if TYPE_CHECKING:
     from guardproxy.http.app import Proxy
+    from guardproxy.http.streamed import Response
     from guardproxy.http.turn import Turn
 
 ROUTE = "/v1/*"
@@ -21,7 +20,7 @@ LEFT = 499
 """The status of an answer that nobody waited for."""
 
 
-async def timed(proxy: Proxy, method: str, answer: Awaitable[web.StreamResponse]) -> web.StreamResponse:
+async def timed(proxy: Proxy, method: str, answer: Awaitable[Response]) -> Response:
     """Hand on the answer to a request that is not read, and count it."""
     began, status, code = time.perf_counter(), LEFT, ""
     try:

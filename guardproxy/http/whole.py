@@ -1,61 +1,122 @@
-"""An answer that is there as a whole, for aiohttp's server: one head, one body, written together.
-
-What `web.Response` would write, byte for byte, at half its price: nothing here is compressed, chunked or a stream.
-"""
+"""An answer that is there as a whole: one head, one body, written together. And the head of any answer."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from email.utils import formatdate
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
-from aiohttp import HttpVersion10, HttpVersion11, web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.helpers import rfc822_formatted_time
-from aiohttp.http import SERVER_SOFTWARE
 from multidict import CIMultiDict
 
+if TYPE_CHECKING:
+    from guardproxy.http.request import Request
+
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
+_date = (0, "")
+
 BODILESS = frozenset({204, 304})
+"""Statuses of answers that have no body (RFC 9110, section 6.4.1), and those below 200."""
+
+AT_ONCE = 0x10000
+"""Bytes of a body that are copied behind their head, so that both leave together."""
+
+Pairs = Sequence[tuple[str, str]]
 
 
-def whole(status: int, headers: Sequence[tuple[str, str]], body: bytes) -> web.StreamResponse:
+class Whole:
+    """An answer in one piece. `keep_alive`: whether the connection may be used again, as far as it is for us to say."""
+
+    __slots__ = ("_headers", "_pairs", "_request", "body", "keep_alive", "status")
+
+    def __init__(self, status: int, headers: Pairs, body: bytes) -> None:
+        self.status = status
+        self.body = body
+        self.keep_alive = True
+        self._pairs = headers
+        self._headers: CIMultiDict[str] | None = None
+        self._request: Request | None = None
+
+    @property
+    def headers(self) -> CIMultiDict[str]:
+        """Its headers, to be read and changed."""
+        if self._headers is None:
+            self._headers = CIMultiDict(self._pairs)
+        return self._headers
+
+    def force_close(self) -> None:
+        """Use the connection for nothing else."""
+        self.keep_alive = False
+
+    def prepare(self, request: Request) -> None:
+        """For whom it is."""
+        self._request = request
+
+    async def write_eof(self) -> None:
+        """Send it. ConnectionResetError: the client is gone."""
+        request, self._request = self._request, None
+        if request is None:
+            return
+        request.keep_alive = request.keep_alive and self.keep_alive
+        pairs = self._pairs if self._headers is None else list(self._headers.items())
+        body, status = self.body, self.status
+        none = status in BODILESS or status < 200
+        mute = none or request.method == "HEAD"
+        size = None if none else f"Content-Length: {len(body)}"
+        head = head_of(request, status, pairs, size, typed=bool(body) and not mute)
+        if mute:
+            request.send(head)
+        elif len(body) > AT_ONCE:
+            request.send(head)
+            request.send(body)
+        else:
+            request.send(head + body)
+        if request.clogged:
+            await request.drain()
+
+
+def whole(status: int, headers: Pairs, body: bytes) -> Whole:
     """The answer to a POST."""
-    if status < 200 or status in BODILESS:
-        return web.Response(status=status, headers=headers, body=body)
     return Whole(status, headers, body)
 
 
-class Whole(web.StreamResponse):
-    """The answer to a POST, of a status that has a body. It is no mapping, and has no cookies: nobody asks for them."""
+def said(status: int, text: str) -> Whole:
+    """An answer in plain words."""
+    return Whole(status, [("Content-Type", "text/plain; charset=utf-8")], text.encode())
 
-    def __init__(self, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> None:
-        self._headers = CIMultiDict(headers)
-        self._status = status
-        self.body = body
 
-    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
-        """Part of what the server asks for: the head."""
-        writer, headers, version = request.writer, self._headers, request.version
-        if self._keep_alive is None:
-            self._keep_alive = request.keep_alive
-        headers["Content-Length"] = str(len(self.body))
-        if self.body:
-            headers.setdefault("Content-Type", "application/octet-stream")
-        if "Date" not in headers:
-            headers["Date"] = rfc822_formatted_time()
-        headers.setdefault("Server", SERVER_SOFTWARE)
-        if self._keep_alive and version == HttpVersion10:
-            headers.setdefault("Connection", "keep-alive")
-        elif not self._keep_alive and version == HttpVersion11:
-            headers.setdefault("Connection", "close")
-        line = f"HTTP/{version.major}.{version.minor} {self._status} {_REASONS.get(self._status, '')}"
-        await writer.write_headers(line, headers)
-        self._payload_writer = writer
-        return writer
+def head_of(request: Request, status: int, pairs: Pairs, framing: str | None, *, typed: bool) -> bytes:
+    """The head of an answer. `framing`: the header that says where the body ends; `typed`: there is a body, and it has
+    a type. ValueError for a header that would bring another.
+    """
+    version = "HTTP/1.1 " if request.modern else "HTTP/1.0 "
+    lines = [f"{version}{status} {_REASONS.get(status, '')}", *map(": ".join, pairs)]
+    known = "\r\n".join(lines).lower()
+    if framing is not None:
+        if "\r\ncontent-length:" in known or "\r\ntransfer-encoding:" in known:
+            lines = [line for line in lines if not line.lower().startswith(("content-length:", "transfer-encoding:"))]
+        lines.append(framing)
+    if typed and "\r\ncontent-type:" not in known:
+        lines.append("Content-Type: application/octet-stream")
+    if "\r\ndate:" not in known:
+        lines.append(_dated())
+    if "\r\nserver:" not in known:
+        lines.append("Server: guardproxy")
+    if request.keep_alive is not request.modern and "\r\nconnection:" not in known:
+        lines.append("Connection: close" if request.modern else "Connection: keep-alive")
+    lines += ("", "")
+    head = "\r\n".join(lines)
+    breaks = len(lines) - 1
+    if head.count("\n") != breaks or head.count("\r") != breaks or "\0" in head:
+        message = "a header of the answer has a control character"
+        raise ValueError(message)
+    return head.encode("utf-8", "surrogateescape")
 
-    async def write_eof(self, data: bytes = b"") -> None:
-        """Part of what the server asks for: the body, and the head before it."""
-        writer, self._payload_writer = self._payload_writer, None
-        if writer is not None:
-            await writer.write_eof(self.body)
-        self._eof_sent = True
+
+def _dated() -> str:
+    global _date  # noqa: PLW0603  # made once a second
+    now = int(time.time())
+    if _date[0] != now:
+        _date = now, f"Date: {formatdate(now, usegmt=True)}"
+    return _date[1]

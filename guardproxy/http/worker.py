@@ -17,9 +17,7 @@ import sys
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-
-from aiohttp import web
+from typing import TYPE_CHECKING, Any
 
 from guardproxy import config as configs, secrets
 from guardproxy.config import Config
@@ -32,6 +30,10 @@ from guardproxy.http.server import Server
 from guardproxy.http.sweeper import claim
 from guardproxy.store.redis import Store
 from guardproxy.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from guardproxy.http.request import Request
+    from guardproxy.http.streamed import Response
 
 DRAIN_SECONDS = 30.0
 """How long streams may go on after SIGTERM. Orchestrators kill after 30 s by default, and holds must be settled."""
@@ -84,10 +86,8 @@ class Worker:
         self.proxy = self._assemble(config)
         await self.proxy.start()
         self.telemetry.watch("guardproxy.requests.in_flight", self._in_flight)
-        server = Server(self._handle, self.proxy.malformed)
-        self._runner = web.ServerRunner(server, shutdown_timeout=DRAIN_SECONDS)
-        await self._runner.setup()
-        await web.SockSite(self._runner, listener(self._start.host, self._start.port), backlog=1024).start()
+        self._server = Server(self._handle, self.proxy.malformed)
+        await self._server.listen(listener(self._start.host, self._start.port))
 
     def _assemble(self, config: configs.Config) -> Proxy:
         return assemble(config, self._keys, self.store, self.telemetry, where=self._start.where)
@@ -103,7 +103,7 @@ class Worker:
             _log.warning("the store does not answer: %s", reason)
         self.telemetry.count("guardproxy.store.changes", {"state": "up" if up else "down"})
 
-    def _handle(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
+    def _handle(self, request: Request) -> Awaitable[Response]:
         """Connections live longer than configurations: each request is for the proxy of its moment."""
         return self.proxy.handle(request)
 
@@ -121,7 +121,7 @@ class Worker:
         """Take no more, let what runs finish, settle, flush: in this order, as each needs the one after it."""
         for proxy in (self.proxy, *self._retired.values()):  # what a person is waited for in an older one, too
             proxy.draining = True
-        await self._runner.cleanup()
+        await self._server.close(DRAIN_SECONDS)
         if self._retired:
             await asyncio.wait(self._retired, timeout=1)
         await self.proxy.close()

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from aiohttp import web
 
 from guardproxy.api import said_twice
 from guardproxy.api._answer import Answer as AnswerRead
@@ -16,7 +15,7 @@ from guardproxy.core.usage import FIELDS, day_of
 from guardproxy.errors import StoreError
 from guardproxy.http import background
 from guardproxy.http.background import About
-from guardproxy.http.tenancy import TENANT
+from guardproxy.http.request import Request
 from guardproxy.store.redis import Store
 from tests.http.test_failover import several
 from tests.http.test_room import PRICES, Named, at, budget, counters, who
@@ -368,9 +367,9 @@ async def test_nobody_else_settles_it(store: Store) -> None:
 class Closed(Named):
     """Keys to which no route is open that is passed on unread."""
 
-    async def meet(self, request: web.BaseRequest, surface: object = None) -> None:
+    async def meet(self, request: Request, surface: object = None) -> None:
         await super().meet(request, surface)
-        request[TENANT] = replace(request[TENANT], routes=() if request[TENANT].key else ("*",))
+        request.tenant = replace(request.tenant, routes=() if request.tenant.key else ("*",))
 
 
 async def test_a_key_fetches_its_own_answers_whatever_its_routes_say(store: Store) -> None:

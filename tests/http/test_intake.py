@@ -9,14 +9,13 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from aiohttp import StreamReader
-from aiohttp.base_protocol import BaseProtocol
-from aiohttp.test_utils import make_mocked_request
-from multidict import CIMultiDict
 
 from guardproxy.errors import BadAsk
 from guardproxy.http import intake
-from guardproxy.http.intake import Intake, expand, lower
+from guardproxy.http.intake import Intake, expand
+from guardproxy.http.request import Request
+from guardproxy.http.whole import Whole
+from tests.http.raw import serving
 
 BODY = b'{"model": "m"}' * 50
 ENCODED = {
@@ -57,13 +56,6 @@ def test_encoded() -> None:
     assert Intake(ENCODED["gzip"], BODY).encoded
 
 
-def test_headers() -> None:
-    """Names in lower case; of a repeated header the first."""
-    received = CIMultiDict([("X-Session-Id", "a"), ("x-session-ID", "b"), ("Accept", "*/*")])
-
-    assert lower(received) == {"x-session-id": "a", "accept": "*/*"}
-
-
 async def test_a_large_body_is_decoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[object] = []
 
@@ -74,33 +66,45 @@ async def test_a_large_body_is_decoded_beside_the_loop(monkeypatch: pytest.Monke
     monkeypatch.setattr(asyncio, "to_thread", noted)
     for size, beside in ((1 << 20, 0), ((1 << 20) + 1, 1)):
         threads.clear()
-        headers = {"Content-Encoding": "gzip"}
-        request = make_mocked_request("POST", "/", headers=headers)
-        request[intake._ARRIVED] = gzip.compress(bytes(size))
+        request = Request(Mock(), "POST", "/", [], {"content-encoding": "gzip"})
+        request.body = gzip.compress(bytes(size))
         taken = await intake.take(request, max_body=1 << 30, max_expanded=1 << 22)
         assert (len(taken.plain), len(threads)) == (size, beside)
 
 
-@pytest.mark.parametrize("sized", [True, False])
-async def test_a_body_may_come_in_many_parts(monkeypatch: pytest.MonkeyPatch, *, sized: bool) -> None:
-    """Each of them gives it its time again, and none of them more."""
-    monkeypatch.setattr(intake, "IDLE_S", 0.5)
-    loop = asyncio.get_running_loop()
-    protocol = BaseProtocol(loop)
-    protocol.transport = Mock()
-    content = StreamReader(protocol, 1 << 16, loop=loop)
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("sized", [False, True])
+async def test_a_body_off_the_socket(monkeypatch: pytest.MonkeyPatch, *, sized: bool, ahead: bool) -> None:
+    """Its parts together, within its bound, each within its time. `ahead`: it is waited for before it is taken."""
+    monkeypatch.setattr(intake, "IDLE_S", 0.1)
+    said: list[str] = []
 
-    async def send() -> None:
-        for part in (b"a", b"b", b"c"):
-            content.feed_data(part * 3)
-            content.feed_data(part)
-            await asyncio.sleep(0.3)
-        content.feed_eof()
+    async def take(request: Request) -> Whole:
+        try:
+            if ahead:
+                said.append(str(await intake.arrive(request, max_body=8)))
+            taken = await intake.take(request, max_body=8, max_expanded=8)
+        except BadAsk as error:
+            return Whole(error.status, [], error.code.encode())
+        return Whole(200, [], taken.raw)
 
-    sending = asyncio.ensure_future(send())
-    assert await intake._gathered(content, 1 << 20, sized=sized) == b"aaaabbbbcccc"
-    await sending
-    endless = StreamReader(protocol, 1 << 16, loop=loop)
-    monkeypatch.setattr(intake, "IDLE_S", 0.01)
-    with pytest.raises(TimeoutError):
-        await intake._gathered(endless, 1 << 20, sized=sized)
+    def framed(*parts: bytes) -> list[bytes]:
+        return list(parts) if sized else [b"%x\r\n%b\r\n" % (len(part), part) for part in parts]
+
+    async with serving(take) as running:
+        for parts, most, whole, answer in (
+            ((b"abc", b"de", b"fgh"), 8, True, b"abcdefgh"),
+            ((b"abcdefgh",), 8, True, b"abcdefgh"),
+            ((b"abc", b"defghi"), 9, True, b"body_too_large"),
+            ((b"abc",), 8, False, b"request_timeout"),
+        ):
+            async with running.client() as client:
+                framing = f"Content-Length: {most}" if sized else "Transfer-Encoding: chunked"
+                client.send(f"POST / HTTP/1.1\r\n{framing}\r\n\r\n")
+                for part in framed(*parts):
+                    client.send(part)
+                    await asyncio.sleep(0.005)
+                if whole and not sized:
+                    client.send("0\r\n\r\n")
+                assert (await client.answer())[1] == answer
+    assert said == (["True", "True", "False", "False"] if ahead else [])

@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from aiohttp import web
 from multidict import CIMultiDictProxy
 
 from guardproxy.core.tenant import Tenant
@@ -17,7 +16,7 @@ from guardproxy.core.windows import Budget
 from guardproxy.errors import StoreError
 from guardproxy.http import app
 from guardproxy.http.keyring import Keyring, Made
-from guardproxy.http.tenancy import TENANT
+from guardproxy.http.request import Request
 from guardproxy.secrets import derive
 from guardproxy.store.redis import Store
 from guardproxy.store.registry import Org, Team
@@ -37,9 +36,9 @@ def at(text: str, now: float | None = None) -> int:
 class Named:
     """In the place of `Tenancy`: org, team, key and user come in headers of the test."""
 
-    async def meet(self, request: web.BaseRequest, _surface: object = None) -> None:
+    async def meet(self, request: Request, _surface: object = None) -> None:
         named = {name: request.headers.get(f"x-test-{name}", "") for name in ("team", "key", "user")}
-        request[TENANT] = Tenant(**named)
+        request.tenant = Tenant(**named)
 
     def onward(self, headers: CIMultiDictProxy[str]) -> CIMultiDictProxy[str]:
         return headers

@@ -1,110 +1,123 @@
-"""`whole`: the bytes of `web.Response`, whatever is asked of it."""
+"""`Whole`: the bytes that aiohttp's own server would write, whatever is asked of it; only the server's name is ours."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 import pytest
-from aiohttp import HttpVersion, HttpVersion10, HttpVersion11, web
-from aiohttp.http_writer import StreamWriter
+from aiohttp import web
 
-from guardproxy.http.whole import Whole, whole
+from guardproxy.http import whole as module
+from guardproxy.http.request import Request
+from guardproxy.http.whole import Whole, said, whole
+from tests.http.raw import serving, spoken, theirs
 
 OWN = [("Content-Type", "application/json"), ("x-guardproxy-turn", "7")]
+ANSWERS: list[tuple[int, list[tuple[str, str]], bytes]] = [
+    (200, OWN, b"{}"),
+    (200, [], b"{}"),
+    (200, [], b""),
+    (200, [("Set-Cookie", "a=1"), ("set-cookie", "b=2"), ("x-a", "\u4e2d")], b"x" * 5_000),
+    (200, [("Server", "mock"), ("Date", "now")], b"x" * 200_000),
+    (503, OWN, b'{"error":{}}'),
+    (299, OWN, b"{}"),
+    (599, OWN, b"{}"),
+    (204, OWN, b""),
+    (304, OWN, b""),
+]
 
 
-class Transport:
-    """What was written."""
+@pytest.mark.parametrize("method", ["POST", "GET", "HEAD"])
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+@pytest.mark.parametrize("keep", ["close", "keep-alive"])
+async def test_it_is_what_aiohttp_would_write(method: str, version: str, keep: str) -> None:
+    async def ours(request: Request) -> Whole:
+        return whole(*ANSWERS[int(request.raw_path[1:])])
 
-    def __init__(self, *, closing: bool = False) -> None:
-        self.closing = closing
-        self.written = b""
+    async def usual(request: web.BaseRequest) -> web.Response:
+        status, headers, body = ANSWERS[int(request.path[1:])]
+        return web.Response(status=status, headers=headers, body=body)
 
-    def is_closing(self) -> bool:
-        return self.closing
+    async with serving(ours) as running, theirs(usual) as port:
 
-    def write(self, data: bytes) -> None:
-        self.written += data
+        async def compare(number: int) -> None:
+            asks = f"{method} /{number} HTTP/{version}\r\nHost: x\r\nConnection: {keep}\r\n\r\n"
+            mine, its = await asyncio.gather(spoken(running.port, asks), spoken(port, asks))
+            assert mine == its, ANSWERS[number]
 
-    def writelines(self, data: list[bytes]) -> None:
-        self.written += b"".join(data)
-
-
-class Request:
-    """What an answer asks of the request that it answers."""
-
-    method = "POST"
-
-    def __init__(self, transport: Transport, version: HttpVersion, *, keep_alive: bool) -> None:
-        protocol = type("Protocol", (), {"transport": transport, "_paused": False})()
-        self._payload_writer = self.writer = StreamWriter(protocol, asyncio.get_running_loop())
-        self.version, self.keep_alive = version, keep_alive
-
-    async def _prepare_hook(self, response: web.StreamResponse) -> None:
-        pass
+        numbers: Iterable[int] = range(len(ANSWERS))
+        if method == "HEAD":  # how long nothing is need not be said, and may be
+            numbers = [number for number in numbers if ANSWERS[number][2]]
+        await asyncio.gather(*map(compare, numbers))
 
 
-def sent(response: web.StreamResponse, version: HttpVersion, *, keep_alive: bool) -> bytes:
-    async def send() -> bytes:
-        transport = Transport()
-        await response.prepare(Request(transport, version, keep_alive=keep_alive))  # type: ignore[arg-type]
-        await response.write_eof()
-        assert response.keep_alive is keep_alive
-        return b"\r\n".join(line for line in transport.written.split(b"\r\n") if not line.startswith(b"Date: "))
+async def test_a_forced_close_is_told() -> None:
+    async def handler(_request: Request) -> Whole:
+        answer = whole(408, OWN, b"{}")
+        answer.force_close()
+        return answer
 
-    return asyncio.run(send())
-
-
-@pytest.mark.parametrize("keep_alive", [True, False])
-@pytest.mark.parametrize("version", [HttpVersion10, HttpVersion11])
-@pytest.mark.parametrize(
-    ("status", "headers", "body"),
-    [
-        (200, OWN, b"{}"),
-        (200, [], b"{}"),
-        (200, [], b""),
-        (200, [("Server", "mock"), ("Set-Cookie", "a=1"), ("set-cookie", "b=2"), ("x-\u00e9", "\u4e2d")], b"x" * 5_000),
-        (503, OWN, b'{"error":{}}'),
-        (299, OWN, b"{}"),
-        (599, OWN, b"{}"),
-        (204, OWN, b""),
-        (304, OWN, b"{}"),
-    ],
-)
-def test_it_is_what_aiohttp_would_write(
-    status: int, headers: list[tuple[str, str]], body: bytes, version: HttpVersion, keep_alive: bool
-) -> None:
-    usual = web.Response(status=status, headers=headers, body=body)
-    ours = whole(status, headers, body)
-    assert ours.status == status
-    assert isinstance(ours, Whole) is (status not in (204, 304))
-    assert sent(ours, version, keep_alive=keep_alive) == sent(usual, version, keep_alive=keep_alive)
+    async with serving(handler) as running, running.client() as client:
+        client.send("GET / HTTP/1.1\r\n\r\n")
+        assert b"\r\nConnection: close" in (await client.answer())[0]
+        assert await client.rest() == b""
 
 
-def test_a_forced_close_is_told() -> None:
-    ours = whole(408, OWN, b"{}")
-    ours.force_close()
+async def test_headers_can_be_changed_until_it_is_sent() -> None:
+    async def handler(_request: Request) -> Whole:
+        answer = said(200, "ok\n")
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+        answer.headers["Retry-After"] = "1"
+        del answer.headers["Content-Type"]
+        return answer
 
-    async def send() -> bytes:
-        transport = Transport()
-        await ours.prepare(Request(transport, HttpVersion11, keep_alive=True))  # type: ignore[arg-type]
-        await ours.write_eof()
-        return transport.written
-
-    assert b"\r\nConnection: close\r\n" in asyncio.run(send())
-    assert ours.keep_alive is False
-
-
-def test_no_header_can_bring_another() -> None:
-    with pytest.raises(ValueError, match="control character"):
-        sent(whole(200, [("x-a", "b\r\nx-c: d")], b"{}"), HttpVersion11, keep_alive=True)
+    async with serving(handler) as running, running.client() as client:
+        client.send("GET / HTTP/1.1\r\n\r\n")
+        head, body = await client.answer()
+        assert b"\r\nRetry-After: 1\r\n" in head
+        assert b"text/plain" not in head
+        assert body == b"ok\n"
 
 
-def test_a_client_that_has_gone_is_a_connection_error() -> None:
-    async def send() -> None:
-        ours = whole(200, OWN, b"{}")
-        await ours.prepare(Request(Transport(closing=True), HttpVersion11, keep_alive=True))  # type: ignore[arg-type]
-        await ours.write_eof()
+async def test_what_a_provider_said_is_said_as_it_was() -> None:
+    """Bytes that are no UTF-8, too. How long its answer was does not matter any more."""
 
-    with pytest.raises(ConnectionError):
-        asyncio.run(send())
+    async def handler(_request: Request) -> Whole:
+        length = [("content-length", "99"), ("Transfer-Encoding", "chunked")]
+        return whole(200, [("x-a", b"\xff\xe9".decode("utf-8", "surrogateescape")), *length], b"{}")
+
+    async with serving(handler) as running, running.client() as client:
+        client.send("GET / HTTP/1.1\r\n\r\n")
+        head, body = await client.answer()
+        assert b"\r\nx-a: \xff\xe9\r\n" in head
+        assert b"99" not in head
+        assert b"chunked" not in head
+        assert body == b"{}"
+
+
+@pytest.mark.parametrize("value", ["b\r\nx-c: d", "b\nx-c: d", "b\rx", "b\0", "b\r\n\r\n"])
+async def test_no_header_can_bring_another(value: str) -> None:
+    wrong: list[ValueError] = []
+
+    async def handler(request: Request) -> Whole:
+        answer = whole(200, [("x-a", value)], b"{}")
+        answer.prepare(request)
+        try:
+            await answer.write_eof()
+        except ValueError as error:
+            wrong.append(error)
+        return said(500, "")
+
+    async with serving(handler) as running, running.client() as client:
+        client.send("GET / HTTP/1.1\r\n\r\n")
+        assert (await client.answer())[0].startswith(b"HTTP/1.1 500")
+    assert len(wrong) == 1
+
+
+def test_the_date_is_that_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 784111777.9
+    monkeypatch.setattr(module.time, "time", lambda: now)
+    assert module._dated() == "Date: Sun, 06 Nov 1994 08:49:37 GMT"
+    now += 1
+    assert module._dated() == "Date: Sun, 06 Nov 1994 08:49:38 GMT"
