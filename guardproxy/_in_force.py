@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 from guardproxy.core import completion
 from guardproxy.core.budget import DIMENSIONS, Limit, duration
 from guardproxy.core.policy import Policy
+from guardproxy.core.tenant import DEFAULT_ORG
+from guardproxy.core.windows import NOW
 
 if TYPE_CHECKING:
     from guardproxy.config import Config
@@ -22,11 +24,12 @@ WRITTEN = "  (calls that an agent writes into its text, such as Thought/Action, 
 
 
 def lines(config: Config, policy: Policy) -> Iterator[str]:
-    """Who may use it, limits, rules of tools, approvals, final checks, hygiene, who else is asked; bad prices."""
+    """Who may use it, limits, budgets, rules of tools, approvals, final checks, hygiene, who else is asked; prices."""
     if config.auth.mode != "none":
         yield f"auth: {config.auth.mode}"
     for limit in policy.limits:
         yield f"limit of a {SCOPES[limit.scope]}: {_amount(limit)}"
+    yield from _budgets(config)
     yield from _calls(policy)
     yield from _asked(policy)
     yield from (f"hygiene.{kind}: {_mode(settings)}" for kind, settings in policy.hygiene.items() if _on(settings))
@@ -34,6 +37,15 @@ def lines(config: Config, policy: Policy) -> Iterator[str]:
     yield from _ends(config, policy)
     yield from _named(config)
     yield from config.price_list().complaints()
+
+
+def _budgets(config: Config) -> Iterator[str]:
+    """Whose they are is said: those of other organisations are in the store."""
+    for one in config.budget_values():
+        row, globs = DIMENSIONS[one.dimension], "" if one.match == "*" else f" {one.match}"
+        per = {NOW: "", "total": " for ever"}.get(one.window, f" a {one.window}")
+        zone = "" if one.timezone == "UTC" else f" ({one.timezone})"
+        yield f"budget of the org {DEFAULT_ORG}: {one.scope}{globs} {row.setting} {row.show(one.limit)}{per}{zone}"
 
 
 def _named(config: Config) -> Iterator[str]:

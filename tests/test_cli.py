@@ -236,6 +236,19 @@ def test_check_tells_no_more_than_there_is(capsys: pytest.CaptureFixture[str], t
     assert [line.strip() for line in out.splitlines()[1:]] == expected
 
 
+def test_check_says_whose_the_budgets_of_the_file_are(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    month = "{scope: org, dimension: cost_usd, window: month, limit: 500, timezone: Europe/Berlin}"
+    now = "{scope: key, match: 'ci*', dimension: concurrent_requests, limit: 1200}"
+    file.write_text(f"policy: {{profile: none}}\nbudgets: [{month}, {now}]")
+    _, out, _ = run(capsys, "check", str(file))
+
+    assert [line.strip() for line in out.splitlines() if "budget" in line] == [
+        "budget of the org default: org cost_usd $500 a month (Europe/Berlin)",
+        "budget of the org default: key ci* concurrent_requests 1,200",
+    ]
+
+
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "list")
 

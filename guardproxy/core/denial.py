@@ -21,13 +21,15 @@ ELASTIC = frozenset({"output_tokens", "total_tokens", "cost_microusd"})
 """Dimensions of which a shorter answer needs less."""
 
 
-def denied(view: View) -> Decision:
-    """The decision on a request that was not admitted: a limit denies, a rate asks to wait."""
+def denied(view: View, output: int) -> Decision:
+    """The decision on a request that was not admitted: a limit denies, a rate asks to wait. `output`: tokens of an
+    answer that are held at most.
+    """
     line = next((line for line in view.short if is_hard(line)), view.short[0])
-    row = DIMENSIONS[line.dimension]
+    row, reason = DIMENSIONS[line.dimension], _reason(line, view, output)
     if is_hard(line):
-        return Decision("deny", Rung.CUT, f"budget.{row.setting}", line.limit, _reason(line, view), refused=line)
-    return Decision("deny", Rung.OBSERVE, f"{RATE}{row.setting}", line.limit, _reason(line, view), refused=line)
+        return Decision("deny", Rung.CUT, f"budget.{row.setting}", line.limit, reason, refused=line)
+    return Decision("deny", Rung.OBSERVE, f"{RATE}{row.setting}", line.limit, reason, refused=line)
 
 
 def _standing(line: Line, view: View) -> tuple[int, int]:
@@ -35,7 +37,7 @@ def _standing(line: Line, view: View) -> tuple[int, int]:
     return (found.used, found.held) if found else (line.limit, 0)
 
 
-def _reason(line: Line, view: View) -> str:
+def _reason(line: Line, view: View, output: int) -> str:
     row = DIMENSIONS[line.dimension]
     used, held = _standing(line, view)
     kind = kind_of(line.key)
@@ -46,7 +48,7 @@ def _reason(line: Line, view: View) -> str:
         reason += f", {row.show(held)} held for calls that are running"
     if line.hold > 1:
         reason += f", and this request may need {row.show(line.hold)}"
-        reason += " (a smaller max_tokens needs less)" if line.dimension in ELASTIC else ""
+        reason += f" (less with a max_tokens below {output:,})" if line.dimension in ELASTIC else ""
     if resets := resets_at(line, view):
         reason += f"; it begins anew at {resets}"
     return reason
@@ -64,10 +66,10 @@ def retry_after(view: View) -> int:
     return max(1, *(-(-(end - view.now_ms) // 1000) for end in ends if end), 1)
 
 
-def facts(line: Line, view: View, where: str = "") -> dict[str, object]:
+def facts(line: Line, view: View, where: str = "", output: int = 0) -> dict[str, object]:
     """What a denied client is told beside the sentence, in the units of the configuration.
 
-    `where`: options with which commands reach the store.
+    `where`: options with which commands reach the store. `output`: tokens of each answer that were to be held.
     """
     row = DIMENSIONS[line.dimension]
     used, held = _standing(line, view)
@@ -77,22 +79,25 @@ def facts(line: Line, view: View, where: str = "") -> dict[str, object]:
     told["window"] = kind_of(line.key) or None
     told["timezone"] = zone_of(line.key) or None
     told["resets_at"] = resets_at(line, view) or None
-    told["how"] = ways(line, view, where)
+    told["how"] = ways(line, view, where, output)
     return told
 
 
-def ways(line: Line, view: View, where: str = "") -> list[str]:
-    """How to get through."""
+def ways(line: Line, view: View, where: str = "", output: int = 0) -> list[str]:
+    """How to get through. A `max_tokens` that is not below what was to be held would change nothing."""
     used, held = _standing(line, view)
     ways = []
-    if line.dimension in ELASTIC and line.hold > 1 and used + held < line.limit:
-        ways.append("send a smaller max_tokens: this request holds less then")
+    if line.dimension in ELASTIC and line.hold > 1 and output > 1 and used + held < line.limit:
+        ways.append(f"send a max_tokens below {output:,}: this request holds less then")
     if held and used + line.hold <= line.limit:
         ways.append("wait for calls that are running: they give back what they do not use")
     if (resets := resets_at(line, view)) and line.hold <= line.limit:
         ways.append(f"wait until {resets}")
     if line.key:
         ways.append(f"have the limit of the {line.scope} raised by whoever governs it")
+    elif view.new_session:  # it did not begin: there is no run that could be given more
+        setting = f"policy.limits.{line.scope}.{DIMENSIONS[line.dimension].setting}"
+        ways.append(f"have {setting} raised by whoever governs it")
     else:
         how = commands.extend(view.session, DIMENSIONS[line.dimension].setting, where)
         ways.append(f"have an operator raise it: {how}")

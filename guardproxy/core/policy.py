@@ -121,7 +121,8 @@ def decide(
     if view.closed:
         return _closed(view, policy)
     if not view.admitted:
-        return handed_over(denied(view), policy)
+        decision = denied(view, policy.default_output_hold)
+        return decision if view.new_session else handed_over(decision, policy)  # what did not begin cannot wait
     if not view.counted:
         return Decision("pass", reason="no turn: a request without tools on a session that has them")
     trail = session.trail(view)

@@ -107,7 +107,8 @@ def error(turn: Turn, wrong: GuardError) -> Whole:
         value = known.get(f"x-guardproxy-{name.replace('_', '-')}")
         extra |= {name: value} if value else {}
     if turn.decision.refused is not None and turn.view is not None:
-        extra["budget"] = denial.facts(turn.decision.refused, turn.view, deciding.where(turn))
+        output = turn.need.output_tokens // max(1, turn.ask.choices)
+        extra["budget"] = denial.facts(turn.decision.refused, turn.view, deciding.where(turn), output)
     if turn.decision.rule.startswith(denial.RATE):
         said.append(("Retry-After", str(denial.retry_after(turn.seen))))
     elif wrong.status == 503:

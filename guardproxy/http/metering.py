@@ -221,7 +221,7 @@ def _settle(proxy: Proxy, tenant: Tenant, token: str, offset_ms: int, spent: Map
 
 
 def _refusal(policy: Policy, view: View, where: str) -> Whole:
-    decision = denial.denied(view)
+    decision = denial.denied(view, policy.default_output_hold)
     extra: dict[str, object] = {"rule": decision.rule}
     if decision.refused is not None:
         extra["budget"] = denial.facts(decision.refused, view, where)

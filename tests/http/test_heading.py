@@ -49,6 +49,8 @@ def turn(decision: Decision = CUT, *, begun: bool = True, **changes: Any) -> Any
         crossed=(),
         seen=view,
         surface=chat,
+        need=SimpleNamespace(output_tokens=200),
+        ask=SimpleNamespace(choices=2),
     )
     made.__dict__.update(changes)
     return made
@@ -158,5 +160,6 @@ def test_a_budget_says_whose_and_how_much_and_a_rate_when_to_come_again(name: st
 
     assert (said["scope"], said["kind"]) == (line.scope, rule.partition(".")[2])
     assert "red" not in answer.body.decode()
+    assert ("send a max_tokens below 100: this request holds less then" in said["how"]) is (name == "a budget")
     told = {name: answer.headers[name] for name in ("x-should-retry", "Retry-After") if name in answer.headers}
     assert told == expected

@@ -21,7 +21,8 @@ def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...
     if decision.rung is not Rung.CUT:  # a rate: the run goes on in a moment
         return (Reject(BUSY, "rate_limit_exceeded", limits.rate_reached(context.language, decision)),)
     text = advice.summary(context.language, decision, progress(ask, decision))
-    if decision.refused is None or not decision.refused.key:  # of the run, not of whose it is
+    ours = decision.refused is None or not decision.refused.key  # of the run, not of whose it is
+    if ours and not context.view.new_session:  # refused at its first request it never began
         how = commands.extend(context.view.session, decision.rule, context.where)
         text = f"{text}\n{advice.way_on(context.language, how)}"
     return (Reject(context.deny_status, "budget_exceeded", text),)

@@ -26,6 +26,14 @@ def test_the_error() -> None:
     assert not any(word in lower for word in ("context length", "maximum context", "too long")), "clients compact on it"
 
 
+def test_a_run_that_did_not_begin_is_told_no_command() -> None:
+    denied = decision("deny", rule="budget.turns", finding=None, refused=Line("span", "turns", 1, 8))
+    for new in (True, False):
+        (edit,) = deny.carry_out(denied, ask(*RUN), replace(context(), view=replace(context().view, new_session=new)))
+        assert isinstance(edit, Reject)
+        assert ("guardproxy sessions extend" in edit.message) is not new
+
+
 @pytest.mark.parametrize("status", [400, 402, 403, 422, 429])
 def test_the_status_is_the_policys(status: int) -> None:
     denied = decision("deny", rule="budget.turns", finding=None, refused=Line("span", "turns", 1, 8))
