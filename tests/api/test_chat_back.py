@@ -112,7 +112,7 @@ PLACES: list[tuple[str, list[Any], PutBack, list[Any]]] = [
         PutBack(1, said="one"),
         [USER, said(A), result("a")],
     ),
-    ("only those words", [USER, said(content="one")], PutBack(1, said="one"), [USER, said(content="")]),
+    ("only those words", [USER, said(content="one")], PutBack(1, said="one"), [USER, said(content="one")]),
     (
         "words that the client trimmed",
         [USER, said(content="one\n\ntwo")],
