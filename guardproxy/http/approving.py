@@ -22,7 +22,7 @@ from guardproxy.core.model import Call, Rung
 from guardproxy.core.proposals import Objection
 from guardproxy.core.tool_rules import first
 from guardproxy.errors import StoreError
-from guardproxy.http import claiming, deciding, verdict
+from guardproxy.http import claiming, deciding, reckoning, verdict
 from guardproxy.http.sealed import Held
 from guardproxy.store.approvals import Approval, RunHeld
 
@@ -72,6 +72,7 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
     turn.proxy.tell("approval.asked", approval.org, approval.session, approval.id, told)
     if turn.chosen.policy.approvals.way == "hold":
         try:
+            await reckoning.tell(turn, look)
             state = await _wait(run, approval.id)
         except asyncio.CancelledError:  # the client gave up: it pays for what was made, and finds the call waiting
             run.leave(look)
