@@ -103,6 +103,13 @@ def _url(schemes: tuple[str, ...], value: str | None) -> str | None:
     return value.rstrip("/")
 
 
+def _in_front(value: str) -> str:
+    """An address that ends before the route: what stood behind a `?` would be shown to clients, and reach nobody."""
+    if "?" in value or "#" in value:
+        raise ValueError("must end before the route, without a query and a fragment; a key goes into api_key")
+    return value
+
+
 def _network(value: str) -> str:
     try:
         ipaddress.ip_network(value, strict=False)
@@ -142,6 +149,6 @@ Text = Annotated[str, Field(min_length=1)]
 OptionalText = Annotated[str | None, BeforeValidator(_absent_if_empty)]
 Network = Annotated[str, AfterValidator(_network)]
 Host = Annotated[str, AfterValidator(_host)]
-HttpUrl = Annotated[str, _http]
+HttpUrl = Annotated[str, _http, AfterValidator(_in_front)]
 OptionalHttpUrl = Annotated[OptionalText, _http]
 OptionalRedisUrl = Annotated[OptionalText, _redis]

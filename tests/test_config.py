@@ -129,6 +129,8 @@ REFUSED = {
     "no such preset": ("policy: {preset: mild}", "policy.preset: input should be 'strict', 'balanced' or 'patient'"),
     "wrong scheme": ("upstream: {url: 'ftp://x'}", "upstream.url: must be a URL that begins with http:// or https://"),
     "no host": ("upstream: {url: 'http://'}", "upstream.url: must be a URL"),
+    "a query behind it": ("upstream: {url: 'http://x/v1?key=s3cr3t'}", "upstream.url: must end before the route"),
+    "a fragment behind it": ("upstream: {url: 'http://x/v1#a'}", "upstream.url: must end before the route"),
     "port of a URL": ("upstream: {url: 'http://x:y/v1'}", "upstream.url: is no URL"),
     "redis scheme": ("store: {url: 'http://x'}", "store.url: must be a URL that begins with redis://"),
     "a cluster's port": ("store: {url: 'redis+cluster://a:1,b:x'}", "store.url: is no URL"),

@@ -25,6 +25,7 @@ WRONG = {
     "no address": ("upstreams: [{name: a}]", "upstreams.0.url: is missing"),
     "unknown key": ("upstreams: [{name: a, url: 'http://a', modles: [x]}]", "did you mean 'models'?"),
     "retries": ("upstreams: [{name: a, url: 'http://a', retries: 1}]", "upstreams.0.retries: unknown key"),
+    "a query": ("upstreams: [{name: a, url: 'http://a/v1?key=x'}]", "upstreams.0.url: must end before the route"),
     "a name that is none": ("upstreams: [{name: 'a b', url: 'http://a'}]", "upstreams.0.name: "),
     "a name with a comma": ("upstreams: [{name: 'a,b', url: 'http://a'}]", "upstreams.0.name: "),
     "the default's name": (

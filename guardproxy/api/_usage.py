@@ -10,9 +10,13 @@ Explicit zeros are zeros; an object that says nothing is no usage.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from guardproxy.core.model import Usage
+
+MOST = 32
+"""Steps of other models whose price is looked up."""
 
 LARGEST = 2**48
 """Above this a token count is garbage, and would not fit the store's arithmetic."""
@@ -22,14 +26,42 @@ _INSIDE = ("prompt_tokens_details", "input_tokens_details", "input_token_details
 _WRITTEN = ("cache_write_tokens", "cache_creation_tokens")  # OpenAI, OpenRouter; LiteLLM
 _WRITTEN_SET = frozenset(_WRITTEN)
 _LONG = "ephemeral_1h_input_tokens"
+_STEPS, _BESIDE = "iterations", ("compaction", "advisor_message")
 _NOTHING: Mapping[str, object] = {}
 _NO_MEDIA: Mapping[str, Any] = {}
 
 
 def usage_of(value: object) -> Usage | None:
     """The usage object of an answer or chunk; None where it holds no count."""
-    if not isinstance(value, dict):
-        return None
+    found = _counted(value) if isinstance(value, dict) else None
+    if found is not None and _STEPS in value:  # type: ignore[operator]  # nothing is found of what is none
+        found = _with_steps(found, value[_STEPS])  # type: ignore[index]
+    return found
+
+
+def _with_steps(usage: Usage, steps: object) -> Usage:
+    """The usage with that of steps which Anthropic counts beside it: it has summarised the conversation, or asked
+    another model for advice.
+    """
+    for step in steps if isinstance(steps, list) else ():
+        one = _counted(step) if isinstance(step, dict) and step.get("type") in _BESIDE else None
+        if one is None:
+            continue
+        model = step.get("model")
+        others = ((model, one),) if isinstance(model, str) and model else ()
+        usage = replace(
+            usage,
+            input=usage.input + one.input,
+            output=usage.output + one.output,
+            cached=usage.cached + one.cached,
+            cache_write=usage.cache_write + one.cache_write,
+            cache_write_1h=usage.cache_write_1h + one.cache_write_1h,
+            others=(*usage.others, *others)[:MOST],
+        )
+    return usage
+
+
+def _counted(value: Mapping[str, object]) -> Usage | None:
     taken = _count(value, "prompt_tokens", "input_tokens")
     given = _count(value, "completion_tokens", "output_tokens")
     if taken is None and given is None:
@@ -69,6 +101,7 @@ def merge(old: Usage | None, new: Usage | None) -> Usage | None:
         image=max(old.image, new.image),
         audio_output=max(old.audio_output, new.audio_output),
         image_output=max(old.image_output, new.image_output),
+        others=max(old.others, new.others, key=len),
     )
 
 

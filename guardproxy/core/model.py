@@ -224,7 +224,8 @@ class Usage:
     """Tokens of one attempt. `estimated` where the provider did not say.
 
     `input` includes cached ones and cache writes, sound and pictures; `output` includes reasoning, sound and pictures,
-    of which -1 = the provider did not say; `cache_write` one-hour writes.
+    of which -1 = the provider did not say; `cache_write` one-hour writes. `others`: what other models used, which is in
+    all of these, too.
     """
 
     input: int = 0
@@ -238,6 +239,7 @@ class Usage:
     image: int = 0
     audio_output: int = -1
     image_output: int = -1
+    others: tuple[tuple[str, Usage], ...] = ()
 
 
 class Line(NamedTuple):  # a tuple: nine are made for every request, and sent as they are

@@ -6,7 +6,7 @@ A rate in dollars per million tokens is the same number as micro-dollars per tok
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from guardproxy.core.model import Usage
@@ -54,6 +54,17 @@ class Rates:
             if tokens > above:
                 return rates
         return self
+
+
+def times(rates: Rates, factor: float) -> Rates:
+    """The same with every price of tokens so many times as high."""
+    named = ("input", "output", "cached", "cache_write", "cache_write_1h", "reasoning", *MEDIA)
+    more = {name: price * factor for name in named if (price := getattr(rates, name)) > 0}
+    return replace(rates, **more, tiers=tuple([Tier(above, times(one, factor)) for above, one in rates.tiers]))
+
+
+MEDIA = ("audio", "image", "audio_output", "image_output")
+"""Prices of what is no text."""
 
 
 class Tier(NamedTuple):

@@ -70,8 +70,15 @@ def _who(budget: Budget, tenant: Tenant, model: str) -> str | None:
 
 
 def counted_as(budget: Budget, name: str) -> str:
-    """The name of somebody's counters: users and models may be in several documents of an org, and count in each."""
-    return f"{budget.of}/{name}" if budget.of and budget.scope in ("user", "model") else name
+    """The name of somebody's counters: users and models may be in several documents of an org, and count in each. A
+    user who is called as those of a document are has others than they.
+    """
+    if budget.scope not in ("user", "model"):
+        return name
+    return f"{budget.of}/{name}" if budget.of or name.startswith(_DOCUMENTS) else name
+
+
+_DOCUMENTS = ("team:", "key:", "/")
 
 
 def lines(due: Sequence[Due], need: Need, *, enforce: bool) -> tuple[Line, ...]:

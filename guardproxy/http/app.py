@@ -25,7 +25,7 @@ from guardproxy.http.chosen import Policies
 from guardproxy.http.heading import plain_error as _error
 from guardproxy.http.ledger import Ledger
 from guardproxy.http.prices import Prices
-from guardproxy.http.room import Budgets
+from guardproxy.http.room import Budgets, weighed
 from guardproxy.http.route import Target
 from guardproxy.http.sealed import Sealer
 from guardproxy.http.server import Server
@@ -47,7 +47,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 SMOOTH = 0.2
-"""Weight of the newest turn in a model's correction of token estimates."""
+"""Weight of the newest turn in the correction of token estimates."""
 
 PAY_S, SETTLING_S = 1.5, 0.002
 """Seconds between two looks: what a store that was away has missed, what budgets there are; closings on their way."""
@@ -115,7 +115,7 @@ class Proxy:
         self.draining = False
         self._delivered = Memo[str, bool](DELIVERED)
         self._raised: set[str] = set()
-        self._factors: dict[str, float] = {}
+        self._factors = Memo[str, float](2048)
         self._tasks: set[asyncio.Task[object]] = set()
         self._beside: list[asyncio.Task[None]] = []
         self.mark, self._numbers = os.urandom(9).hex(), itertools.count()
@@ -246,23 +246,23 @@ class Proxy:
         """A name for an attempt that no other one has, of this worker or another."""
         return f"{self.mark}{next(self._numbers):06x}"
 
-    def factor(self, model: str) -> float:
-        """How much larger the provider's count of input tokens is than our estimate, for this model."""
-        return self._factors.get(model, 1.0)
+    def factor(self, weighed: str) -> float:
+        """How much larger the provider's count of input tokens is than our estimate, for such requests (`room`)."""
+        return self._factors[weighed] or 1.0
 
-    def learn(self, model: str, estimated: int, actual: int) -> None:
-        """Correct the estimate for `model` by what the provider said."""
-        if estimated <= 0 or actual <= 0 or (model not in self._factors and len(self._factors) >= 1024):
+    def learn(self, weighed: str, estimated: int, actual: int) -> None:
+        """Correct the estimate for them by what the provider said."""
+        if estimated <= 0 or actual <= 0:
             return
-        old = self._factors.get(model, 1.0)
+        old = self.factor(weighed)
         seen = min(8.0, max(0.125, old * actual / estimated))
-        self._factors[model] = old + SMOOTH * (seen - old)
+        self._factors.keep(weighed, old + SMOOTH * (seen - old))
 
     def done(self, turn: Turn) -> None:
         """A turn is over and settled: learn from it and report it."""
         usage = turn.outcome.usage
         if usage is not None:
-            self.learn(turn.ask.model, turn.need.input_tokens, usage.input)
+            self.learn(weighed(turn), turn.need.input_tokens, usage.input)
         for error in turn.decision.errors:
             rule = error.partition(":")[0]
             self.telemetry.count("detector.errors", {"rule": rule}, 1)

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from guardproxy.api import served
 from guardproxy.api.chat import SURFACE as CHAT
 from guardproxy.core import session
 from guardproxy.core.tenant import SEPARATOR
@@ -36,7 +37,7 @@ def opening_of(turn: Turn) -> Opening:
         identity = replace(identity, session=f"{tenant.owner}{ASIDE}{token}")
     if not identity.fresh and not proxy.knows(identity):
         ask = turn.ask = turn.surface.widen(ask)
-    turn.rates = proxy.prices.rates(ask.model, ask.parsed.get("service_tier"))
+    turn.rates = proxy.prices.rates(ask.model, served(ask.parsed))
     turn.need = room.need(turn)
     turn.dues = proxy.budgets.of(tenant, ask.model, _now_ms(turn))
     background.refuse(turn)

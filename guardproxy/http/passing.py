@@ -24,12 +24,19 @@ if TYPE_CHECKING:
     from guardproxy.http.whole import Whole
 
 
+ECHOING = frozenset({"TRACE", "TRACK", "CONNECT"})
+"""Methods whose answer is the request, the operator's key in it (RFC 9110, section 9.3.8), or that ask for a tunnel."""
+
+
 async def forward(proxy: Proxy, request: Request, target: Target, tenant: Tenant) -> Response:
     """The provider's answer to a route that guardproxy does not read. Neither body is held in memory."""
     route = target.route
     if not route.startswith("/v1/"):
         message = f"{route} is not served here; point the client's base URL at this address with /v1 at its end"
         return error_of(BadAsk(message, status=404, code="not_found"))
+    if request.method in ECHOING:
+        message = f"{request.method} is not passed on"
+        return error_of(BadAsk(message, status=405, code="method_not_allowed"))
     if websocket(request):
         message = "WebSocket is not spoken here; use POST"
         return error_of(BadAsk(message, status=426, code="upgrade_required"))

@@ -17,7 +17,7 @@ from typing import Any
 from genai_prices import data_snapshot
 from genai_prices.types import ModelPrice, TieredPrices
 
-from guardproxy.core.pricing import Rates, Tier
+from guardproxy.core.pricing import Rates, Tier, times
 from guardproxy.errors import BadAsk
 from guardproxy.price_file import NOTHING, PriceList
 
@@ -36,8 +36,10 @@ LONGEST = 256
 """Characters of a model's name that are looked at. A body may hold a name of megabytes: to search for it and to keep it
 would cost all requests of the worker dearly."""
 
-FIRST = "\0priority"
-"""What the memory puts behind the name of a model whose request asks to be served first; no name has it."""
+DEARER = {"priority": 2.5, "fast": 6.0}
+"""Ways of being served that cost more, and how many times as much at most where no price of their own is known:
+OpenAI's `service_tier: priority` (1.7 to 2.5 times, by model), Anthropic's `speed: fast`.
+"""
 
 KEPT_S = 300.0
 """Seconds for which they are: some published prices change with the hour of the day, and from a date on."""
@@ -74,7 +76,8 @@ class Prices:
     def rates(self, model: str, service: object = None) -> Rates:
         """Rates of `model`; `known` is False where the fallback stands in. Raises BadAsk where that is blocked.
 
-        `service`: the request's `service_tier`. Only what is dearer counts: nobody makes it cheap by asking for `flex`.
+        `service`: how the request asks to be served. Only what is dearer counts: nobody makes it cheap by asking for
+        `flex`.
         """
         if len(model) > LONGEST:
             model = model[:LONGEST]
@@ -82,21 +85,31 @@ class Prices:
         if now >= self._until:
             self._known.clear()
             self._until = now + KEPT_S
-        key = model + FIRST if service == "priority" else model
+        way = service if isinstance(service, str) and service in DEARER else ""
+        key = f"{model}\0{way}" if way else model  # no name has that sign
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= KEPT:
                 self._known.clear()
-            found = self._known[key] = self._look_up(model, first=key is not model)
+            found = self._known[key] = self._look_up(model, way)
         if not found.known:
             self._missed(model)
         return found
 
-    def _look_up(self, model: str, *, first: bool) -> Rates:
+    def known(self, model: str, instead: Rates) -> Rates:
+        """Rates of a model that an answer names; `instead` where they are not known. Never raises."""
+        found = self._look_up(model[:LONGEST], "")
+        return found if found.known else instead
+
+    def _look_up(self, model: str, way: str) -> Rates:
         for pattern, rates in self._table.items():
             if fnmatchcase(model, pattern):
                 return rates
-        found = self._listed.find(model, first=first) or _published(model, self._url, self._fallback.output)
+        found, known = self._listed.find(model, first=way == "priority"), way == "priority"
+        if found is None:
+            found, known = _published(model, self._url, self._fallback.output), False
+        if found and way and not known:
+            found = times(found, DEARER[way])
         found = found or self._in_other_letters(model)
         if found is None:
             self._say(model)

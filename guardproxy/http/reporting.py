@@ -90,9 +90,17 @@ def _more(report: TurnReport, turn: Turn, view: View) -> None:
 
 def _cost(turn: Turn, last: Usage) -> int:
     """Micro-dollars of all attempts, each at the tier of its own input."""
-    rates, earlier = turn.rates, turn.outcome.earlier
-    cost = pricing.cost(rates, last)
-    return cost + sum(pricing.cost(rates, one.used(turn.need)) for one in earlier) if earlier else cost
+    earlier = turn.outcome.earlier
+    cost = _cost_of(turn, last)
+    return cost + sum(_cost_of(turn, one.used(turn.need)) for one in earlier) if earlier else cost
+
+
+def _cost_of(turn: Turn, usage: Usage) -> int:
+    """Micro-dollars of one attempt; what a dearer model used in it costs that much more."""
+    rates, cost = turn.rates, pricing.cost(turn.rates, usage)
+    for model, part in usage.others:
+        cost += max(0, pricing.cost(turn.proxy.prices.known(model, rates), part) - pricing.cost(rates, part))
+    return cost
 
 
 def _attempts(turn: Turn, last: Usage, ended_ns: int) -> tuple[Attempt, ...]:

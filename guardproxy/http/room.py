@@ -101,9 +101,16 @@ def more(turn: Turn, size: int) -> tuple[Line, ...]:
 
 
 def _need(turn: Turn, more: int, output: int) -> Need:
-    estimate = pricing.estimate_input(len(turn.body.plain) + more, turn.proxy.factor(turn.ask.model))
+    estimate = pricing.estimate_input(len(turn.body.plain) + more, turn.proxy.factor(weighed(turn)))
     estimate += turn.ask.held_tokens
     return Need(estimate, output, pricing.hold(turn.rates, estimate, output))
+
+
+def weighed(turn: Turn) -> str:
+    """Whose requests weigh alike: a key's for a model. What one sends (pictures, code) must not make holds of others
+    larger, nor smaller.
+    """
+    return f"{turn.tenant.key} {turn.ask.model}"
 
 
 def lines(turn: Turn, need: Need) -> tuple[Line, ...]:

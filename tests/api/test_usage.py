@@ -63,6 +63,25 @@ CASES: dict[str, tuple[object, Usage | None]] = {
         Usage(1000, 5, 900),
     ),
     "anthropic, thinking": (messages(3, 9, output_tokens_details={"thinking_tokens": 4}), Usage(3, 9, 0, 0, 4)),
+    "anthropic, summarised on the way": (
+        messages(
+            23,
+            10,
+            cache_read_input_tokens=7,
+            iterations=[
+                messages(180, 35, type="compaction", cache_creation_input_tokens=5),
+                messages(23, 10, type="message"),
+                {"type": "compaction"},
+                7,
+            ],
+        ),
+        Usage(23 + 7 + 185, 45, 7, 5),
+    ),
+    "anthropic, advised": (
+        messages(23, 10, iterations=[messages(100, 50, type="advisor_message", model="dear")]),
+        Usage(123, 60, others=(("dear", Usage(100, 50)),)),
+    ),
+    "anthropic, no steps": (messages(23, 10, iterations=None), Usage(23, 10)),
     "anthropic, last chunk": ({"output_tokens": 15}, Usage(0, 15)),
     "anthropic, zeros": (messages(0, 0, cache_read_input_tokens=0), Usage(0, 0)),
     "litellm, anthropic behind chat": (

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, strategies as st
 
 from guardproxy.core.model import Usage
-from guardproxy.core.pricing import REACH, Rates, Tier, cost, estimate_input, estimate_output, hold, together
+from guardproxy.core.pricing import REACH, Rates, Tier, cost, estimate_input, estimate_output, hold, times, together
 
 PLAIN = Rates(2.5, 10.0)
 CACHED = Rates(2.5, 10.0, cached=0.25, cache_write=3.125)
@@ -60,6 +62,15 @@ COSTS = [
     (ANSWERING, Usage(), 0),  # it was not asked, or was refused
     (Rates(0.0, 0.0, request=5.0), Usage(output=1), 5),
 ]
+
+
+@pytest.mark.parametrize("rates", [PLAIN, CACHED, SONNET, THINKING, TIERED, SPEAKING, DRAWING])
+def test_times(rates: Rates) -> None:
+    """What has no price of its own has none; a request's own price is not that of its tokens."""
+    usage = Usage(150_000, 100, 10, 20, 30, cache_write_1h=5, audio=6, image=7, audio_output=8, image_output=9)
+    assert abs(cost(times(rates, 3.0), usage) - 3 * cost(rates, usage)) <= 3
+    assert times(replace(rates, request=7.0), 2.0).request == 7.0
+    assert times(rates, 1.0) == rates
 
 
 @pytest.mark.parametrize(("rates", "usage", "expected"), COSTS)

@@ -55,6 +55,17 @@ def test_whose_counters(budget: Budget, expected: list[str]) -> None:
     assert names(budget) == expected
 
 
+def test_nobody_takes_the_counters_of_others_by_a_name() -> None:
+    """Names of users come from clients: one may be what the counters of another key's user are called."""
+    common, theirs = cost("user"), [cost("user", of="key:k1"), cost("user", of="team:red")]
+    taken = set(names(*theirs))
+    called = ["key:k1/ann", "team:red/ann", "/key:k1/ann", "//key:k1/ann", "/ann", "ann", "a/ann", "key", "t:user:ann"]
+    found = [names(common, tenant=Tenant(user=name))[0] for name in called]
+    assert not taken & set(found)
+    assert len(set(found)) == len(called)
+    assert found[5:7] == ["t:user:ann", "t:user:a%2Fann"], "others are called as they were"
+
+
 @pytest.mark.parametrize("scope", ["team", "key", "user"])
 def test_a_budget_of_nobody_is_none(scope: str) -> None:
     assert names(cost(scope), tenant=Tenant()) == []

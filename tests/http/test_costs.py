@@ -147,6 +147,20 @@ SETTLED: dict[str, tuple[str, Json, int]] = {
         chat(100, 50, prompt_tokens_details={"audio_tokens": 80}, completion_tokens_details={"audio_tokens": 40}),
         20 + 800 + 20 + 800 + 3000,
     ),
+    "advised by a dearer model": (
+        "thinker",
+        {
+            "input_tokens": 100,
+            "output_tokens": 10,
+            "iterations": [
+                {"type": "message", "input_tokens": 100, "output_tokens": 10},
+                {"type": "advisor_message", "model": "sonnet", "input_tokens": 1000, "output_tokens": 100},
+                {"type": "advisor_message", "model": "free", "input_tokens": 10, "output_tokens": 0},
+                {"type": "advisor_message", "model": "nobody's", "input_tokens": 1, "output_tokens": 0},
+            ],
+        },
+        100 + 20 + 3000 + 1500 + 10 + 1,
+    ),
     "sound that nobody told of": ("speaker", chat(100, 50), 100 + 1000 + 3000),
     "of the file": ("listed", chat(200_000, 100, prompt_tokens_details={"cached_tokens": 100_000}), 331_500),
     "of the file, a tier": ("listed", chat(200_001, 100), 1_202_256),
@@ -267,7 +281,9 @@ async def test_55_what_costs_more_than_was_held_is_charged_in_full(stream: bool,
 
 
 @pytest.mark.parametrize("text", ["Do it.", LONG], ids=["short", "long"])
-@pytest.mark.parametrize(("service", "times"), [("priority", 2), ("flex", 1), ("auto", 1), (["priority"], 1)])
+@pytest.mark.parametrize(
+    ("service", "times"), [("priority", 2), ("fast", 2), ("flex", 1), ("auto", 1), (["priority"], 1)]
+)
 async def test_7_a_request_that_is_served_first(
     service: object, times: int, text: str, store: Store, heard: Heard, tmp_path: Path
 ) -> None:
@@ -279,6 +295,29 @@ async def test_7_a_request_that_is_served_first(
 
     assert report.cost_microusd == 1000 * times
     assert held(report) == held(report, "input_tokens") * times + (3000 if times == 2 else 1000)
+
+
+@pytest.mark.parametrize(
+    ("said", "factor"),
+    [
+        ({}, 1),
+        ({"speed": "fast"}, 6),
+        ({"speed": "standard", "service_tier": "priority"}, 2.5),
+        ({"service_tier": "fast"}, 2.5),
+        ({"service_tier": "default"}, 1),
+    ],
+)
+@pytest.mark.parametrize("text", ["Do it.", LONG], ids=["short", "long"])
+async def test_what_is_served_at_a_higher_price_is_held_and_counted_so(
+    said: Json, factor: float, text: str, store: Store, heard: Heard
+) -> None:
+    """Where no price of its own is known: no tenant's word makes a call dearer than a budget sees."""
+    async with live(store, heard, policy=LIMITED) as running:
+        body = {**said, "max_tokens": 100, "messages": [{"role": "user", "content": text}]}
+        _, report = await ask(running, heard, "gpt-4.1", chat(1000, 100), **body)
+
+    assert report.cost_microusd == (2000 + 800) * factor
+    assert held(report) == (held(report, "input_tokens") * 2 + 800) * factor
 
 
 @pytest.mark.parametrize("unknown", ["default", "alert", "block"])

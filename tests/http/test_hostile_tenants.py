@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -184,6 +185,22 @@ async def test_who_pays_is_not_the_tenants_to_say(path: str, store: Store) -> No
     assert sent["authorization"] == "Bearer sk-provider"
     assert sent["x-title"] == "kept"
     assert not {name.lower() for name in said} & set(sent)
+
+
+async def test_what_one_key_sends_makes_no_hold_of_anothers_larger(store: Store) -> None:
+    """Pictures by their address are many more tokens than bytes, for whoever sends them; the same model reads code."""
+    async with company(store) as (running, key):
+        tight = (Budget("key", "input_tokens", "total", 4000),)
+        made = await Keyring(store.registry, derive(SECRET).key_hash, "a test").make_key("acme", name="other")
+        other = {"Authorization": f"Bearer {made.secret}"}
+        await store.registry.put(replace(made.key, budgets=tight))
+        running.provider.script = lambda _got: Said("ok", usage={"prompt_tokens": 9000, "completion_tokens": 1})
+        for _ in range(20):
+            body = {"model": "m", "messages": [{"role": "user", "content": unique("see")}]}
+            assert (await running.post(body, key)).status == 200
+        running.provider.script = lambda _got: Said("ok", usage={"prompt_tokens": 1000, "completion_tokens": 1})
+        code = {"model": "m", "messages": [{"role": "user", "content": "x = 1\n" * 600}]}
+        assert (await running.post(code, other)).status == 200
 
 
 async def test_a_key_in_the_place_of_the_model_is_kept_nowhere(

@@ -163,6 +163,17 @@ async def test_the_providers_key(store: Store) -> None:
         assert [value for name, value in provider.got[0][2] if name == "Authorization"] == ["Bearer ours"]
 
 
+async def test_nobody_is_told_the_providers_key(store: Store) -> None:
+    """A provider, or a gateway before it, may answer these with the request as it came."""
+    async with live(store, upstream={"api_key": "sk-ours"}) as running:
+        for method in ("TRACE", "TRACK"):
+            for path in ("/v1/files", "/v1/chat/completions", "/s/run/v1/models"):
+                async with running.client.request(method, running.url + path) as answer:
+                    assert answer.status in (400, 405), (method, path)  # the first: none that HTTP knows
+                    assert b"sk-ours" not in await answer.read()
+        assert running.provider.got == []
+
+
 async def test_an_answer_that_breaks_off_is_seen_to(store: Store) -> None:
     """It cannot be mended: the client must not take half of it for all of it, nor our error for the rest."""
 
