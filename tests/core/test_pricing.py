@@ -61,6 +61,8 @@ COSTS = [
     (ANSWERING, Usage(input=10, output=10), 12_020),
     (ANSWERING, Usage(), 0),  # it was not asked, or was refused
     (Rates(0.0, 0.0, request=5.0), Usage(output=1), 5),
+    (Rates(1.0, 1.0, search=10_000.0, file_search=2500.0), Usage(10, 10, searches=3, file_searches=2), 35_020),
+    (PLAIN, Usage(1000, 100, searches=3, file_searches=2), 3500),
 ]
 
 

@@ -16,6 +16,7 @@ from guardproxy.store.redis import Store
 from guardproxy.telemetry.report import TurnReport
 from tests.http.test_scenes import Heard
 from tests.live import Answer, Json, Live, Said, live, unique
+from tests.surfaces import responses
 
 STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 LIMIT = 50.0
@@ -33,6 +34,7 @@ MODELS = {
     "free": {"input": 0, "output": 0},
     "speaker": {"input": 1, "output": 2, "input_audio": 10, "output_audio": 20, "thousand_requests": 3},
 }
+MODELS["speaker"] |= {"thousand_searches": 10, "thousand_file_searches": 2.5}
 LISTED = {
     "sample_spec": {"mode": "one of: chat"},
     "listed": {
@@ -160,6 +162,11 @@ SETTLED: dict[str, tuple[str, Json, int]] = {
             ],
         },
         100 + 20 + 3000 + 1500 + 10 + 1,
+    ),
+    "searched": (
+        "speaker",
+        {"input_tokens": 10, "output_tokens": 0, "server_tool_use": {"web_search_requests": 3}},
+        10 + 3000 + 3 * 10_000,
     ),
     "sound that nobody told of": ("speaker", chat(100, 50), 100 + 1000 + 3000),
     "of the file": ("listed", chat(200_000, 100, prompt_tokens_details={"cached_tokens": 100_000}), 331_500),
@@ -318,6 +325,23 @@ async def test_what_is_served_at_a_higher_price_is_held_and_counted_so(
 
     assert report.cost_microusd == (2000 + 800) * factor
     assert held(report) == (held(report, "input_tokens") * 2 + 800) * factor
+
+
+async def test_what_the_provider_has_searched_is_counted(store: Store, heard: Heard) -> None:
+    """Of Responses no usage says so: each search is an item of the answer."""
+    items = [{"type": kind, "id": f"i{at}", "status": "completed"} for at, kind in enumerate(SEARCHES)]
+    usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+    made = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": items, "usage": usage}
+    async with live(store, heard, surface=responses, prices={"models": MODELS}) as running:
+        running.provider.script = lambda _got: Said(raw=json.dumps(made).encode())
+        answer = await running.post({"model": "speaker", "input": "Find it."})
+        report = await heard.next()
+
+    assert answer.status == 200
+    assert report.cost_microusd == 10 + 5 * 20 + 3000 + 2 * 10_000 + 2500
+
+
+SEARCHES = ["web_search_call", "file_search_call", "web_search_call", "code_interpreter_call"]
 
 
 @pytest.mark.parametrize("unknown", ["default", "alert", "block"])
