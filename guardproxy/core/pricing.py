@@ -5,7 +5,7 @@ A rate in dollars per million tokens is the same number as micro-dollars per tok
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -149,6 +149,14 @@ def _hold(rates: Rates, given: int, most: int) -> int:
     made = max(rates.output, rates.reasoning, rates.audio_output, rates.image_output)
     amount = given * max(rates.input, rates.cache_write) + most * made + rates.request
     return int(-(-(amount - DUST) // 1)) if amount > 0 else 0
+
+
+def searched(usage: Usage, tools: Sequence[str]) -> Usage:
+    """The same with the searches among the provider's own tools that it has used, where the usage does not say so."""
+    if not tools:
+        return usage
+    searches, files = max(usage.searches, tools.count("web_search")), tools.count("file_search")
+    return replace(usage, searches=searches, file_searches=files)
 
 
 def estimate_input(size: int, factor: float = 1.0) -> int:

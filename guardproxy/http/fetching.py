@@ -85,14 +85,15 @@ class Fetch:
         def see(chunk: bytes) -> None:
             watcher.feed(chunk if inflater is None else inflater.feed(chunk))
             if self._owed is not None and (watcher.ended if stream else watcher.complete or watcher.failed):
-                self._over(self._owed, watcher.seen())
+                self._over(self._owed, watcher)
 
         return see
 
-    def _over(self, about: About, seen: Seen) -> None:
+    def _over(self, about: About, watcher: Watcher) -> None:
         """The answer is there, and says how it stands. One that says nothing of what it used stays charged in full
         where it failed, or was stopped: what was made of it until then nobody knows.
         """
+        seen: Seen = watcher.seen()
         if seen.finish_reason in UNDER_WAY:
             return
         usage = seen.usage
@@ -105,6 +106,7 @@ class Fetch:
         except BadAsk:  # a model that nobody can price any longer
             return
         self._owed = None
+        usage = pricing.searched(usage, [call.name for call, _ in watcher.hosted])
         told = background.settled(self._org, self._name, about, usage, rates, self._offset_ms)
         self._proxy.books.background.settle(told, lambda: self._counted(about, told.cost))
 

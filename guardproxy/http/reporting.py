@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -92,11 +91,7 @@ def _more(report: TurnReport, turn: Turn, view: View) -> None:
 def _cost(turn: Turn, last: Usage) -> int:
     """Micro-dollars of all attempts, each at the tier of its own input."""
     earlier, hosted = turn.outcome.earlier, turn.outcome.hosted
-    if hosted:
-        names = [call.name for call, _ in hosted]
-        searches, files = max(last.searches, names.count("web_search")), names.count("file_search")
-        last = replace(last, searches=searches, file_searches=files)
-    cost = _cost_of(turn, last)
+    cost = _cost_of(turn, pricing.searched(last, [call.name for call, _ in hosted]) if hosted else last)
     return cost + sum(_cost_of(turn, one.used(turn.need)) for one in earlier) if earlier else cost
 
 
