@@ -327,6 +327,38 @@ async def test_what_is_served_at_a_higher_price_is_held_and_counted_so(
     assert held(report) == (held(report, "input_tokens") * 2 + 800) * factor
 
 
+HIDDEN = {"include_usage": False}
+
+
+@pytest.mark.parametrize(
+    ("options", "budgets", "asked"),
+    [
+        (HIDDEN, [{"scope": "org", "dimension": "cost_usd", "window": "day", "limit": 5}], True),
+        ({"include_usage": 0}, [{"scope": "org", "dimension": "total_tokens", "window": "day", "limit": 10**6}], True),
+        (HIDDEN, [{"scope": "org", "dimension": "requests", "window": "day", "limit": 5}], False),
+        (HIDDEN, [], False),
+    ],
+    ids=["money", "tokens", "requests", "none"],
+)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+async def test_nobody_hides_what_a_budget_counts(
+    path: str, options: Json, budgets: list[Json], asked: bool, store: Store, heard: Heard
+) -> None:
+    """Thoughts are in no chunk of a stream but that of its usage: whoever leaves it out would think for nothing."""
+    async with live(store, heard, budgets=budgets, prices={"models": MODELS}) as running:
+        usage = chat(10, 5000, completion_tokens_details={"reasoning_tokens": 4990})
+        running.provider.script = lambda _got: Said("Yes.", usage=usage)
+        body = {"model": "thinker", "stream": True, "stream_options": options, "prompt": "Think."}
+        answer = await running.post({**body, "messages": [{"role": "user", "content": "Think."}]}, path=path)
+        report = await heard.next()
+
+    assert running.provider.got[-1].json["stream_options"]["include_usage"] == (
+        True if asked else options["include_usage"]
+    )
+    assert b"usage" not in answer.body
+    assert (report.usage.output == 5000) is asked
+
+
 async def test_what_the_provider_has_searched_is_counted(store: Store, heard: Heard) -> None:
     """Of Responses no usage says so: each search is an item of the answer."""
     items = [{"type": kind, "id": f"i{at}", "status": "completed"} for at, kind in enumerate(SEARCHES)]
