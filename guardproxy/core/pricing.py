@@ -5,6 +5,7 @@ A rate in dollars per million tokens is the same number as micro-dollars per tok
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -162,6 +163,14 @@ def searched(usage: Usage, tools: Sequence[str]) -> Usage:
 def estimate_input(size: int, factor: float = 1.0) -> int:
     """Tokens of a request body of `size` bytes."""
     return max(1, int(size / BYTES_PER_TOKEN * factor))
+
+
+def thinks(model: str) -> bool:
+    """Whether a model thinks where nobody sees it: most of its output may be in no chunk of a stream."""
+    return _THINKING.match(model) is not None
+
+
+_THINKING = re.compile(r"(?i)(?:.*/)?(?:o\d|gpt-[5-9]|gemini-(?:2\.5|[3-9])|grok-[3-9])")
 
 
 def estimate_output(characters: int) -> int:
