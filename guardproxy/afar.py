@@ -84,7 +84,7 @@ def _print(given: argparse.Namespace, found: Any, words: Callable[[], None]) -> 
 
 def _list(admin: Admin, given: argparse.Namespace, kind: str) -> None:
     from guardproxy.errors import BadAsk  # noqa: PLC0415
-    from guardproxy.http import asking, terminal  # noqa: PLC0415
+    from guardproxy.http import asking, reach, terminal  # noqa: PLC0415
 
     most = getattr(given, "limit", 10**6)
     if most < 1:
@@ -97,7 +97,22 @@ def _list(admin: Admin, given: argparse.Namespace, kind: str) -> None:
     heads, row = HEADS[kind]
     of = f" of agent {terminal.visible(agent)}" if agent else ""
     none = f"no {kind[:-1]}{of} is {given.state or 'there'} in org {given.org}"
-    _print(given, found, lambda: terminal.show(heads, map(row, found), none))
+
+    def words() -> None:
+        terminal.show(heads, map(row, found), none)
+        if other := reach.others("other organisations", _others(admin, given.org)):
+            print(other)
+
+    _print(given, found, words)
+
+
+def _others(admin: Admin, org: str) -> list[str]:
+    """The other organisations that whoever asks may know of."""
+    from guardproxy.core.tenant import DEFAULT_ORG  # noqa: PLC0415
+    from guardproxy.http import asking  # noqa: PLC0415
+
+    names = [name for one in asking.pages(admin, "/orgs", {}) if (name := str(one["name"])) not in (org, DEFAULT_ORG)]
+    return [*([DEFAULT_ORG] if names and org != DEFAULT_ORG else []), *names]
 
 
 def _checkpoint(admin: Admin, given: argparse.Namespace, path: str, query: Query) -> None:

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -195,11 +196,17 @@ def _list_approvals(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import approvals, reach, terminal  # noqa: PLC0415
 
     state = "" if given.state == "any" else given.state
-    found = _with_desk(config, given.org, lambda desk: desk.listed(state), reads=_reads(given))
+
+    async def work(desk: Desk) -> tuple[list[approvals.Shown], list[str]]:
+        return await desk.listed(state), [] if given.who.org else await desk.elsewhere(state)
+
+    found, others = _with_desk(config, given.org, work, reads=_reads(given))
     now_ms = round(time.time() * 1000)
     none = "nothing waits for a person" if state == "pending" else f"no approval is {state or 'kept'}"
     rows = (approvals.row(one, now_ms) for one in found)
     terminal.show(approvals.HEADS, rows, reach.nothing(none, config, given.org))
+    if other := reach.others("approvals of other organisations", others):
+        print(other)
 
 
 def _show_approval(config: Config, given: argparse.Namespace) -> None:
@@ -228,8 +235,9 @@ def _list_sessions(config: Config, given: argparse.Namespace) -> None:
 
     if given.limit < 1:
         raise BadAsk("must be a number above 0", param="limit")
-    state, agent = given.state, given.agent
-    found, said = _with_runs(config, given.org, lambda runs: in_words.listing(runs, state, given.limit, agent))
+    state, agent, whole = given.state, given.agent, not given.who.org
+    work = partial(in_words.listing, state=state, limit=given.limit, agent=agent, whole=whole)
+    found, said = _with_runs(config, given.org, work)
     of = f" of agent {terminal.visible(agent)}" if agent else ""
     none = f"no run of the last day{of}{f' is {state}' if state else ''}"
     terminal.show(in_words.HEADS, (in_words.row(run) for run in found), reach.nothing(none, config, given.org))

@@ -248,7 +248,7 @@ def ended(turn: Turn) -> None:
     assert turn.answer.status == 200
     message, finish = message_of(turn)
     assert message["role"] == "assistant"
-    if turn.scene.more.get("tool_choice") == "required":
+    if turn.scene.more.get("tool_choice") == "required" and "final_answer" in json.dumps(turn.scene.more["tools"]):
         assert finish == "tool_calls"
         (call,) = message["tool_calls"]
         assert call["function"]["name"] == "final_answer"

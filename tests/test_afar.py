@@ -72,6 +72,10 @@ async def test_sessions(run: Run, api: Api) -> None:
     assert (code, err) == (0, "")
     assert out.splitlines()[0].split()[:3] == ["session", "state", "outcome"]
     assert out.splitlines()[1].split()[:2] == ["run-1", "active"]
+    assert out.endswith("other organisations: default, spare (--org NAME)\n")
+    assert "other organisations: acme, spare (--org NAME)" in (await run("sessions", "list"))[1]
+    await api.token("hers", "owner", org=admin_api.ORG)
+    assert "other organisations" not in (await run("sessions", "list", *org, who="hers"))[1]
     assert "no session of agent orders is there" in (await run("sessions", "list", "--agent", "orders", *org))[1]
     assert (
         "no run of the last day of agent orders in"
@@ -111,7 +115,7 @@ async def test_a_checkpoint(run: Run, tmp_path: Path) -> None:
 async def test_approvals(run: Run) -> None:
     org = ("--org", admin_api.ORG)
     _, out, _ = await run("approvals", "list", *org)
-    assert sorted(line.split()[0] for line in out.splitlines()[1:]) == ["a1", "q1"]
+    assert sorted(line.split()[0] for line in out.splitlines()[1:-1]) == ["a1", "q1"]
     assert "planted-arguments" in out
     assert out.count("pending, ") == out.count(" left ") == 2  # as the local command says it
     assert "planted" not in (await run("approvals", "list", *org, who="looker"))[1]
@@ -158,7 +162,8 @@ async def test_the_trace_is_that_of_the_store(run: Run, api: Api, heard: Heard) 
             assert answer.status == 200
     await api.store.runs.pause("default", "traced", "anna", "a look")
     (heads, *rows), (_, *afar) = [(await run("sessions", "list", afar=far))[1].splitlines() for far in (False, True)]
-    assert rows == afar  # one table, wherever it is asked for
+    assert rows[:-1] == afar[:-1]  # one table, wherever it is asked for
+    assert [one[-1].partition(":")[0] for one in (rows, afar)] == ["runs of other organisations", "other organisations"]
     cells = dict(zip(heads.split(), re.split(" {2,}", rows[0].strip()), strict=False))
     assert (cells["session"], cells["state"]) == ("traced", "paused by anna")
     assert 0 < float(cells["cost"].strip("$")) < 0.01

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,22 @@ def test_that_panic_is_on_is_said(file: Path, run: Run) -> None:
         do(file, lambda store, on=on: store.panic(on))
         assert ("panic is on" in run("sessions", "list")[1]) is on
         assert do(file, lambda store: in_words.standing(store, ORG, "x")) == [in_words.PANIC] * on
+
+
+def test_that_there_are_others_elsewhere_is_said(file: Path, run: Run, key: bytes) -> None:
+    """A list is of one organisation: who sees it empty must not think that nothing runs, or waits."""
+
+    async def acme(store: Store) -> None:
+        await Agent(store, session="run-9").turn()
+        await store.approvals.open("acme", replace(approval("a9", CALL, key), org="acme"))
+
+    assert "other organisations" not in run("sessions", "list")[1] + run("approvals", "list")[1]
+    do(file, acme)
+    assert run("sessions", "list")[1].endswith("runs of other organisations: acme (--org NAME)\n")
+    assert run("approvals", "list")[1].endswith("approvals of other organisations: acme (--org NAME)\n")
+    assert "other organisations" not in run("approvals", "list", "--state", "expired")[1]
+    for kind in ("sessions", "approvals"):
+        assert "other organisations" not in run(kind, "list", "--org", "acme")[1]
 
 
 def test_no_run(run: Run) -> None:

@@ -10,10 +10,10 @@ from importlib import import_module
 from pkgutil import iter_modules
 from types import MappingProxyType, ModuleType
 
-from guardproxy.api._asked import IN_PATH, of_tools, one_model, said_twice, served
+from guardproxy.api._asked import IN_PATH, SPREAD, of_tools, one_model, said_twice, served
 from guardproxy.api._prefix import Prefixes
 
-__all__ = ["IN_PATH", "PATHS", "SURFACES", "Prefixes", "of_tools", "one_model", "said_twice", "served"]
+__all__ = ["IN_PATH", "PATHS", "SPREAD", "SURFACES", "Prefixes", "of_tools", "one_model", "said_twice", "served"]
 
 
 def _surfaces() -> dict[str, ModuleType]:

@@ -81,11 +81,15 @@ def names_more(key: str) -> bool:
 def said_twice(body: bytes, keys: Sequence[str]) -> str:
     """The first of these keys that a body says more often than once, however it spells it: "" = none of them."""
     low = body.lower()
-    if all(low.count(f'"{key}"'.encode()) < TWICE for key in keys) and not (b"\\u00" in low and _ANY.search(low)):
+    if (
+        all(low.count(f'"{key}"'.encode()) < TWICE for key in keys)
+        and not (b"\\u" in low and _ANY.search(low))
+        and (body.isascii() or not any(sign in body for sign in _FOLDED))
+    ):
         return ""
     try:
         text = _splice.mask(body)
-        names = [key.lower() for key, _ in _splice.pairs(text, _splice.root(text))]
+        names = [key.casefold() for key, _ in _splice.pairs(text, _splice.root(text))]
     except (ValueError, IndexError):
         return ""
     return next((key for key in keys if names.count(key) >= TWICE), "")
@@ -138,7 +142,7 @@ _ESCAPED = re.compile(rb'"[a-zA-Z_\xc5\xbf\xe2\x84\xaa]{0,99}+\\u(?:00[4-7][0-9a
 _FOLDED = ("\u017f".encode(), "\u212a".encode())
 """Signs that are an s and a k to whoever looks at no capital letters: Go's reader does."""
 
-_ANY = re.compile(rb'\\u00[4-7][0-9a-f][a-z\\0-9_]{0,150}"[ \t\r\n]{0,64}:')
+_ANY = re.compile(rb'\\u(?:00[4-7][0-9a-f]|017f|212a)[a-z\\0-9_]{0,150}"[ \t\r\n]{0,64}:')
 """What may be a key with any of its letters as its number; bounded, so linear."""
 
 

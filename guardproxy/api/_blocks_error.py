@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from guardproxy.api._gate import Joint
 from guardproxy.api._json import dumps
+from guardproxy.api._too_long import unlike
 from guardproxy.errors import GuardError
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -39,7 +40,7 @@ def error(err: GuardError, extra: Mapping[str, object] = NOTHING) -> bytes:
     if err.status == 400 and err.code in FINAL:
         kind = FINAL_KIND
     details = {"error_code": err.code}
-    fields = {"type": kind, "message": err.message, "code": err.code, "param": err.param, "details": details}
+    fields = {"type": kind, "message": unlike(err.message), "code": err.code, "param": err.param, "details": details}
     return dumps({"type": "error", "error": {**fields, **extra}})
 
 

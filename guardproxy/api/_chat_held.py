@@ -37,6 +37,11 @@ def keep_calls(raw: bytes, positions: Collection[int]) -> bytes:
     return dumps({**rest, "tool_calls": kept} if kept else rest)
 
 
+def placed(raw: bytes, position: int, call: bytes) -> bytes:
+    """A call of the answer as it is kept to be put back: its place among the calls says where, here."""
+    return call
+
+
 def with_arguments(raw: bytes, position: int, arguments: str) -> bytes:
     """The message with other arguments for one of its calls; the same object where they are equal already."""
     message = _parsed(raw)

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from guardproxy.api._gate import Joint
 from guardproxy.api._json import dumps
+from guardproxy.api._too_long import unlike
 from guardproxy.errors import GuardError
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -14,7 +15,7 @@ NOTHING: Mapping[str, object] = MappingProxyType({})
 
 def error(err: GuardError, extra: Mapping[str, object] = NOTHING) -> bytes:
     """The body of an error answer; `extra` adds machine fields (limit, used, …) inside `error`."""
-    fields = {"message": err.message, "type": err.kind, "code": err.code, "param": err.param}
+    fields = {"message": unlike(err.message), "type": err.kind, "code": err.code, "param": err.param}
     return dumps({"error": {**fields, **extra}})
 
 

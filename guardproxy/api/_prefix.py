@@ -41,6 +41,7 @@ class _Body(msgspec.Struct, gc=False):  # what the surfaces read; all else is pa
     tool_choice: Any = msgspec.UNSET
     function_call: Any = msgspec.UNSET
     stream: Any = msgspec.UNSET
+    deferred: Any = msgspec.UNSET
     stream_options: Any = msgspec.UNSET
     max_tokens: Any = msgspec.UNSET
     max_completion_tokens: Any = msgspec.UNSET

@@ -13,6 +13,9 @@ from guardproxy.api._responses_items import CALLS, RESULTS, THOUGHT, Fields, His
 from guardproxy.api._splice import Span, Splice
 from guardproxy.core.edit import PutBack
 
+REFERENCE = "item_reference"
+"""The kind of an item that only names another one."""
+
 
 class Items:
     """The items of a request under edit. `opens`: where their list begins."""
@@ -103,7 +106,7 @@ class Items:
 
     def _twice(self, place: Place, put: PutBack) -> set[int]:
         """The client's copies of items that are put back: it was given some of them, but no calls."""
-        given = [item for raw in put.before for item in _items_in(raw) if kind_of(item) not in CALLS]
+        given = [item for raw in put.before for item in items_in(raw) if kind_of(item) not in CALLS]
         last = place.end - bool(put.calls or put.after)  # something may stand behind the last one
         items = self._history.items
         return {at for at in range(place.start, last) if given and any(_is_same(items[at], one) for one in given)}
@@ -128,7 +131,18 @@ class Items:
         own = [at for at in range(place.start, place.end) if kind_of(self._history.items[at]) in CALLS]
         found: list[Splice] = []
         taken: set[int] = set()
-        for number, (where, raw) in enumerate(sorted(calls, key=lambda call: call[0])):
+        known = {
+            str(self._history.items[at].get("id") or ""): self._spans[at][1] for at in range(place.start, place.end)
+        }
+        known[""] = 0  # in front
+        for number, (where, kept) in enumerate(sorted(calls, key=lambda call: call[0])):
+            behind, raw = _referred(kept)
+            if behind in known:
+                at = known[behind]
+                known |= {str(item["id"]): at for item in items_in(raw) if item.get("id")}
+                start = self._spans[place.start][0]
+                found.append((at, at, b"," + flat(raw)) if at else (start, start, flat(raw) + b","))
+                continue
             seen = where - number  # of the message's own calls, those that stand before it
             bare = self._bare(own[seen - 1] + 1 if 0 < seen <= len(own) else place.start, place.end, taken)
             if bare is not None:
@@ -158,7 +172,7 @@ class Items:
         end = self._spans[place.end - 1][1]
         items = self._history.items
         ids = [item.get("call_id") for item in items[place.start : place.end] if kind_of(item) in CALLS]
-        ids += [item.get("call_id") for _, raw in put.calls for item in _items_in(raw)]
+        ids += [item.get("call_id") for _, raw in put.calls for item in items_in(_referred(raw)[1])]
         if len(put.after) != len(put.calls) or (all(ids) and len(set(map(str, ids))) == len(ids)):
             return [(end, end, b"".join([b"," + flat(one) for one in put.after]))]
         found: list[Splice] = []
@@ -173,9 +187,23 @@ class Items:
         return found
 
 
-def _items_in(raw: bytes) -> list[Fields]:
+def items_in(raw: bytes) -> list[Fields]:
+    """The items of what is put back: one, or a list."""
     found = peek(raw)
     return [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, dict)]
+
+
+def refer(item_id: str, call: bytes) -> bytes:
+    """A call behind a reference to the item of that id, "" = it was the first; see `Items`."""
+    return b"[" + dumps({"type": REFERENCE, "id": item_id}) + b"," + call + b"]"
+
+
+def _referred(raw: bytes) -> tuple[str | None, bytes]:
+    """The id that a call stands behind, if that is known, and the call."""
+    first = items_in(raw)[:1]
+    if raw[:1] != b"[" or not first or kind_of(first[0]) != REFERENCE:
+        return None, raw
+    return str(first[0].get("id")), raw[len(dumps(first[0])) + 2 : -1]
 
 
 def flat(raw: bytes) -> bytes:

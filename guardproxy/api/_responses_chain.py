@@ -15,7 +15,7 @@ from guardproxy.api._json import dumps, peek
 from guardproxy.api._responses_events import message_of
 from guardproxy.api._responses_items import Fields, History
 from guardproxy.api._responses_made import items_of
-from guardproxy.api._responses_write import Before, Body
+from guardproxy.api._responses_write import Before, Body, told_in
 from guardproxy.core.edit import PutBack
 from guardproxy.core.model import Ask, Call
 from guardproxy.errors import BadAsk
@@ -40,7 +40,7 @@ class Said:
     `front`: items that stand before the next request's, or, of an answer of ours, before it: results of calls that the
     client never saw, rounds that were sent back. `message`: the answer as it was kept, where it was; `instead`: what an
     answer of ours says for the model. `put`: what was put back into the request. `tokens`: what the provider has of the
-    conversation after it; 0 = not known.
+    conversation after it; 0 = not known. `asked`: it was; `untold`: what it was not told of what came of its calls.
     """
 
     text: str
@@ -51,6 +51,8 @@ class Said:
     instead: str = ""
     put: tuple[PutBack, ...] = ()
     tokens: int = 0
+    asked: bool = False
+    untold: tuple[bytes, ...] = ()
 
 
 def continues(ask: Ask) -> str:
@@ -88,8 +90,11 @@ def keep(ask: Ask, said: Said, session: str, thread: str, ids: Sequence[str]) ->
     conversation = _conversation(ask)
     before = _before(ask)
     front = said.front
-    if not said.upstream:
-        front = (*before.front, *_put(ask, said), *_input(ask), *said.front, *_given(said, ids))
+    if not said.upstream and conversation and said.asked:
+        front = told_in(said.untold)  # it keeps what it is sent, and what it answers
+    elif not said.upstream:
+        given = () if conversation and said.message else _given(said, ids)  # a call that was released: it made it
+        front = (*before.front, *_put(ask, said), *_input(ask), *said.front, *given)
     lost = sum(map(len, front)) > LARGEST
     called = [{"id": call.id, "function": {"name": call.name, "arguments": call.arguments}} for call in said.calls]
     message: Fields = {"role": "assistant", "content": said.text, **({"tool_calls": called} if called else {})}
@@ -125,7 +130,8 @@ def _before(ask: Ask) -> Before:
 def _put(ask: Ask, said: Said) -> tuple[bytes, ...]:
     """What stood in front of the request's own items: what was decided of a call that waited."""
     was = ask.parsed.history.before if isinstance(ask.parsed, Body) else 0
-    return tuple([raw for put in said.put if put.index < was for raw in put.before])
+    found = tuple([raw for put in said.put if put.index < was for raw in put.before])
+    return told_in(found) if _conversation(ask) else found
 
 
 def _input(ask: Ask) -> tuple[bytes, ...]:

@@ -17,7 +17,7 @@ from guardproxy.api._responses_answer import ENDS, Reader
 from guardproxy.api._responses_clear import clear
 from guardproxy.api._responses_given import Sequel, given_in, given_of
 from guardproxy.api._responses_heard import Part
-from guardproxy.api._responses_items import CALLS, Fields, call_of, is_call, kind_of
+from guardproxy.api._responses_items import CALLS, Fields, call_of, is_call, kind_of, name_of
 from guardproxy.api._sse import events_in, payload_of, with_data
 
 
@@ -129,7 +129,7 @@ class ItemEvents:
 
     def _fresh(self, parts: Sequence[Part]) -> tuple[str, ...]:
         """The names of calls that were not seen before, or had another one then."""
-        found = [(part, _name(part.item)) for part in parts]
+        found = [(part, name_of(part.item)) for part in parts]
         fresh = [(part, name) for part, name in found if self._known.get(part) != name]
         self._known.update(fresh)
         return tuple([name for _, name in fresh])
@@ -167,11 +167,6 @@ def _usage(held: Sequence[Event]) -> Fields:
         if isinstance(response, dict) and isinstance(usage := response.get("usage"), dict):
             return usage
     return {}
-
-
-def _name(item: Fields) -> str:
-    name = item.get("name") or CALLS.get(kind_of(item))
-    return name if isinstance(name, str) else ""
 
 
 def _said(item: Fields) -> tuple[object, object, object]:

@@ -39,15 +39,23 @@ class Part:
         content = [{"type": "output_text", "text": text, "annotations": []}]
         return {**self.item, "content": content} if text else self.item
 
+    def _called(self) -> Fields:
+        """A call as far as it has come. Of one that is whole not all pieces were read: its end says it all."""
+        if self.inputs and not self.done and self.kind in ("function_call", "custom_tool_call"):
+            field = "input" if self.kind == "custom_tool_call" else "arguments"
+            return {**self.item, field: mend("".join(self.inputs))}
+        return self.item
+
+    def kept(self) -> Fields:
+        """The item as a request has it; of a call that never came whole what there is."""
+        item = self._called()
+        return item if self.done else {key: value for key, value in item.items() if key != "status"}
+
     def made(self) -> Call:
         """The call that it is."""
         if self.call is not None:
             return self.call
-        item = self.item
-        if self.inputs and self.kind in ("function_call", "custom_tool_call"):
-            field = "input" if self.kind == "custom_tool_call" else "arguments"
-            item = {**item, field: mend("".join(self.inputs))}
-        call = calls_of({"tool_calls": [call_of(item)]})[0]
+        call = calls_of({"tool_calls": [call_of(self._called())]})[0]
         made = Call(mend(call.name), mend(call.arguments), mend(call.id))
         if self.done:
             self.call = made
@@ -85,6 +93,11 @@ class Heard(Choice):
     def items(self) -> list[Fields]:
         """All items, as far as they have come whole."""
         return [part.item for part in self.parts if part.done]
+
+    @property
+    def kept(self) -> list[Fields]:
+        """All items but those, other than calls, that have not come whole: for each of `built` there is one."""
+        return [part.kept() for part in self.parts if part.done or part.kind in CALLS]
 
     def _calls(self) -> list[Part]:
         return [part for part in self.parts if part.kind in CALLS]

@@ -8,6 +8,7 @@ from itertools import takewhile
 from guardproxy.api import _splice
 from guardproxy.api._json import dumps, peek
 from guardproxy.api._messages import neutral
+from guardproxy.api._responses_back import refer
 from guardproxy.api._responses_items import THOUGHT, Fields, call_of, is_call, kind_of, said
 from guardproxy.api._responses_made import items_of
 from guardproxy.core.model import Ask, Call, Message
@@ -53,6 +54,20 @@ def _led_nowhere(behind: Sequence[Fields], at: int, positions: AbstractSet[int])
     """Whether all that came of a thought is calls that are left out; `at`: the position of the first of them."""
     came = list(takewhile(lambda item: kind_of(item) != THOUGHT, behind))
     return bool(came) and all(map(is_call, came)) and positions.isdisjoint(range(at, at + len(came)))
+
+
+def placed(raw: bytes, position: int, call: bytes) -> bytes:
+    """A call of the answer as it is kept to be put back: behind a reference to the item that it stood behind.
+
+    Thoughts and calls take turns in an answer, and thoughts must not lose what came of them.
+    """
+    items = items_of(raw)
+    places = [number for number, item in enumerate(items) if is_call(item)]
+    if position >= len(places):
+        return call
+    at = places[position]
+    before = str(items[at - 1].get("id") or "") if at else ""
+    return refer(before, call) if before or not at else call
 
 
 def with_arguments(raw: bytes, position: int, arguments: str) -> bytes:

@@ -12,6 +12,7 @@ from typing import NamedTuple, overload
 
 from guardproxy.api._gate import GAP
 from guardproxy.api._json import dumps, text_of
+from guardproxy.api._tools import qualified
 from guardproxy.core.fingerprint import GUARD_MARK
 
 Raw = Mapping[str, object]
@@ -79,10 +80,19 @@ def is_call(item: Raw) -> bool:
     return kind_of(item) in CALLS
 
 
+def name_of(item: Raw) -> str:
+    """The tool that a call is of, with its namespace or its server."""
+    kind = kind_of(item)
+    name = item.get("name") or CALLS.get(kind) or HOSTED.get(kind)
+    if not isinstance(name, str):
+        return ""
+    server = item.get("server_label") if kind == "mcp_call" else None
+    return qualified(name, f"mcp__{server}" if server and isinstance(server, str) else item.get("namespace"))
+
+
 def call_of(item: Raw) -> Fields:
     """A call in chat's form. Free text is put into an object: arguments are one."""
     kind = kind_of(item)
-    name = item.get("name") or CALLS.get(kind) or HOSTED.get(kind) or ""
     if "arguments" in item:
         arguments = text_of(item["arguments"])
     elif kind == "custom_tool_call":
@@ -92,7 +102,7 @@ def call_of(item: Raw) -> Fields:
         only = next(iter(said.values()), None)
         arguments = dumps(only if isinstance(only, dict) else said).decode()
     call_id = item.get("call_id") or item.get("id") or ""
-    return {"id": call_id, "function": {"name": name if isinstance(name, str) else "", "arguments": arguments}}
+    return {"id": call_id, "function": {"name": name_of(item), "arguments": arguments}}
 
 
 def is_ours(item: Raw) -> int:

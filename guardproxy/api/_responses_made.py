@@ -15,6 +15,7 @@ from guardproxy.api._reply import JSON, SSE, Finish
 from guardproxy.api._responses_events import NO_USAGE, begin, event, message_of, response_of
 from guardproxy.api._responses_given import Given, Sequel, given_of
 from guardproxy.api._responses_items import OURS, Fields, kind_of
+from guardproxy.api._too_long import unlike
 from guardproxy.core.model import Ask, Call
 from guardproxy.errors import GuardError
 
@@ -76,7 +77,7 @@ def _answer(ask: Ask, items: Sequence[Fields], given: Given, reply_id: str, crea
 def failure(err: GuardError, joint: Joint | None = None) -> bytes:
     """What tells a client in the middle of a stream that it will not be completed."""
     given = given_of(joint)
-    wrong: Fields = {"code": err.code, "message": err.message}
+    wrong: Fields = {"code": err.code, "message": unlike(err.message)}
     failed: Fields = {"object": "response", **given.base, "status": "failed", "error": wrong, "output": [*given.items]}
     return event({"type": "response.failed", "sequence_number": given.number, "response": failed})
 

@@ -62,10 +62,10 @@ class ResponsesAnswer:
         return Response(self._reader)
 
     def raw_message(self) -> list[Fields]:
-        return [carried(item) for item in self._reader.heard.items]
+        return [carried(item) for item in self._reader.heard.kept]
 
     def raw_calls(self) -> list[Fields]:
-        return [carried(item) for item in self._reader.heard.items if is_call(item)]
+        return [carried(item) for item in self._reader.heard.kept if is_call(item)]
 
     def hosted(self) -> tuple[tuple[Call, Message | None], ...]:
         found = [carried_out(item) for item in self._reader.heard.hosted]

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from guardproxy.api import _splice
 from guardproxy.api._json import dumps
-from guardproxy.api._responses_back import Items, flat
-from guardproxy.api._responses_items import History
+from guardproxy.api._responses_back import Items, flat, items_in
+from guardproxy.api._responses_items import RESULTS, History, kind_of
 from guardproxy.api._splice import Span, Splice
 from guardproxy.core.edit import AppendText, Edit, ForbidTools, LimitOutput, PutBack, ReplaceText
 from guardproxy.core.model import Ask
@@ -91,7 +91,13 @@ class _Request:
                 else:
                     changes.replaced[place.end - 1] = edit.text
         found += self._upstream()
-        return found + (self._input(changes) if changes or self._body.before.front else [])
+        front = self._body.before.front
+        if self._body.get("conversation"):
+            if any(put.again for put in changes.puts):
+                return [*found, self._set("input", b"[" + b",".join(map(flat, _last_told(changes.puts))) + b"]")]
+            front = (*told_in([raw for put in changes.puts for raw in (*put.before, *put.after)]), *front)
+            changes.puts = []
+        return found + (self._input(changes, front) if changes or front else [])
 
     def _forbid(self) -> list[Splice]:
         if not self._body.get("tools"):
@@ -110,11 +116,10 @@ class _Request:
             return []
         return [(*span, dumps(upstream) if upstream else b"null")]
 
-    def _input(self, changes: _Changes) -> list[Splice]:
+    def _input(self, changes: _Changes, front: Sequence[bytes]) -> list[Splice]:
         span = self._top.get("input")
-        front = self._body.before.front
         if span is None or self._text[span[0]] != ord("["):
-            return self._from_text(span, changes)
+            return self._from_text(span, changes, front)
         spans = list(_splice.items(self._text, span[0]))
         inside = Items(self._raw, self._text, spans, span[0] + 1, self._history)
         found = [inside.in_front(0, front)] if front else []
@@ -125,10 +130,10 @@ class _Request:
         found += inside.without(found)  # last: what stands in front of an item that is left out goes before it
         return [one for one in found if one[0] != one[1] or one[2]]
 
-    def _from_text(self, span: Span | None, changes: _Changes) -> list[Splice]:
+    def _from_text(self, span: Span | None, changes: _Changes, before: Sequence[bytes]) -> list[Splice]:
         """Where the input is a text, or there is none: it becomes a list only where something stands beside it."""
         texts = "".join(changes.texts.get(0, []))
-        front = [*self._body.before.front]
+        front = [*before]
         was = self._history.before
         front += [raw for put in changes.puts if put.index < was for raw in put.before]
         behind = [raw for put in changes.puts if put.index >= was for raw in (*put.before, *put.after)]
@@ -151,3 +156,19 @@ class _Request:
             closing = b"}" + b"".join([b"," + flat(one) for one in behind]) + b"]"
             new = [(start, start, opening), *new, (end, end, closing)]
         return new
+
+
+def told_in(raws: Sequence[bytes]) -> tuple[bytes, ...]:
+    """What a model is told of its calls, and of its answers, without these: who holds the conversation has them."""
+    return tuple([raw for raw in raws if _is_told(raw)])
+
+
+def _last_told(puts: Sequence[PutBack]) -> tuple[bytes, ...]:
+    """What it is told of its last answer."""
+    rounds = [raw for put in puts if put.again for raw in put.before]
+    newest = max((at for at, raw in enumerate(rounds) if not _is_told(raw)), default=-1)
+    return tuple(rounds[newest + 1 :])
+
+
+def _is_told(raw: bytes) -> bool:
+    return all(kind_of(item) in RESULTS or item.get("role") == "user" for item in items_in(raw))

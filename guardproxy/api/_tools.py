@@ -33,7 +33,8 @@ def _names(tools: Sequence[object]) -> Iterator[str]:
             continue
         nested = entry.get("tools")
         if isinstance(nested, list):
-            yield from (name for inner in nested if isinstance(inner, dict) and (name := _name(inner)))
+            names = (name for inner in nested if isinstance(inner, dict) and (name := _name(inner)))
+            yield from (qualified(name, entry.get("name")) for name in names)
         elif name := _name(entry):
             yield name
 
@@ -47,7 +48,18 @@ def _name(entry: Mapping[str, object]) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def parameters(tools: Sequence[object], name: str) -> Mapping[str, object] | None:
+def qualified(name: str, namespace: object) -> str:
+    """A tool's name behind that of its namespace, as other clients write both in one: `mcp__server__tool`.
+
+    Codex offers the tools of each MCP server as a namespace: two servers may have tools of one name.
+    """
+    if not isinstance(namespace, str) or not namespace or not name:
+        return name
+    before = namespace if namespace.endswith("__") else f"{namespace}__"
+    return name if name.startswith(before) else before + name
+
+
+def parameters(tools: Sequence[object], name: str, namespace: object = None) -> Mapping[str, object] | None:
     """The JSON schema of a function's arguments, empty where it has none; None where no function has that name.
 
     A custom tool takes free text: it is none.
@@ -57,11 +69,14 @@ def parameters(tools: Sequence[object], name: str) -> Mapping[str, object] | Non
             continue
         nested = entry.get("tools")
         if isinstance(nested, list):
-            if (found := parameters(nested, name)) is not None:
+            if (found := parameters(nested, name, entry.get("name"))) is not None:
                 return found
             continue
         function = entry.get("function", entry)
-        if isinstance(function, dict) and function.get("name") == name and entry.get("type", "function") == "function":
+        if not isinstance(function, dict) or entry.get("type", "function") != "function":
+            continue
+        own = function.get("name")
+        if isinstance(own, str) and qualified(own, namespace) == name:
             schema = function.get("parameters")
             return schema if isinstance(schema, dict) else {}
     return None

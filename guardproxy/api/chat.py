@@ -19,6 +19,7 @@ from guardproxy.api._chat_halt import OFF, RULE, Options
 from guardproxy.api._chat_held import (
     calls_in_message,
     keep_calls,
+    placed,
     raw_messages,
     read_calls,
     read_message,
@@ -64,6 +65,7 @@ __all__ = [
     "keep_calls",
     "long_results",
     "message",
+    "placed",
     "raw_messages",
     "read",
     "read_calls",

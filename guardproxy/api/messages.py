@@ -21,7 +21,7 @@ from guardproxy.api._blocks_made import closing, feedback, keep_alive, replay_me
 from guardproxy.api._blocks_watch import watch
 from guardproxy.api._blocks_write import write
 from guardproxy.api._chat_halt import OFF, RULE, Options
-from guardproxy.api._chat_held import raw_messages
+from guardproxy.api._chat_held import placed, raw_messages
 from guardproxy.api._declared import declare
 from guardproxy.api._gate import GAP, Gate, Joint
 from guardproxy.api._json import read_object
@@ -58,6 +58,7 @@ __all__ = [
     "keep_calls",
     "long_results",
     "message",
+    "placed",
     "raw_messages",
     "read",
     "read_calls",

@@ -65,6 +65,7 @@ class PutBack(Edit):
     `after`: their results, behind the message. `said`: text of `before` with which the message's content begins too,
     since the client was given both as one. `instead`: the message is one of our notices, and this is what it says for
     the model; without a message of another role behind it, it is left out, so that no request ends with words of ours.
+    `again`: the same request is sent once more, behind what was answered to it.
     """
 
     index: int
@@ -73,6 +74,7 @@ class PutBack(Edit):
     after: tuple[bytes, ...] = ()
     said: str = ""
     instead: str = ""
+    again: bool = False
 
 
 @value

@@ -24,6 +24,9 @@ from guardproxy.store.redis import Store
 CELL, SHORT = 120, 2000
 """Characters of content in a row of a table; in an item of a list of the admin API."""
 
+ORGS = 200
+"""Other organisations that are looked at, for whether they have any."""
+
 NOT_OURS = "its content cannot be opened: GUARDPROXY_SECRET is not the one that the proxy had when it was asked"
 """What is said where the secret was changed, or a command has another one."""
 
@@ -55,6 +58,11 @@ class Desk:
             raise BadAsk(f"must be one of {', '.join(STATES)}", param="state")
         found = await self._store.approvals.list(self._org, state)
         return [self._open(one) for one in sorted(found, key=lambda one: (one.asked_ms, one.id), reverse=True)]
+
+    async def elsewhere(self, state: str = "pending") -> list[str]:
+        """Other organisations that have some of that state."""
+        orgs = [one for one in await self._store.orgs() if one != self._org]
+        return [one for one in orgs[:ORGS] if await self._store.approvals.list(one, state)]
 
     async def shown(self, approval: str) -> Shown:
         """One of them. `GuardError` 404 where there is none."""

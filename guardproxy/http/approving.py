@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from guardproxy.core.model import Call, Rung
 from guardproxy.core.proposals import Objection
 from guardproxy.core.tool_rules import first
 from guardproxy.errors import StoreError
-from guardproxy.http import claiming, deciding, verdict
+from guardproxy.http import claiming, deciding, reckoning, verdict
 from guardproxy.http.sealed import Held
 from guardproxy.store.approvals import Approval, RunHeld
 
@@ -49,6 +49,7 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
         _refusal(turn, one, seen.calls) if one.action == "pause" else one for one in objections if one is not asked
     ]
     held = _held(turn, look, asked, others)
+    run.rest = _results(turn, look, {one.position: one.text for one in others})
     name = f"apr_{os.urandom(9).hex()}"
     try:
         approval = await _open(turn, name, held)
@@ -71,6 +72,7 @@ async def ask(run: Guarded, look: Look, objections: Sequence[Objection]) -> web.
     turn.proxy.tell("approval.asked", approval.org, approval.session, approval.id, told)
     if turn.chosen.policy.approvals.way == "hold":
         try:
+            await reckoning.tell(turn, look)
             state = await _wait(run, approval.id)
         except asyncio.CancelledError:  # the client gave up: it pays for what was made, and finds the call waiting
             run.leave(look)
@@ -105,8 +107,17 @@ async def _beside(run: Guarded, look: Look, approval: Approval) -> web.StreamRes
     turn = run.turn
     held = turn.proxy.sealer.open_held(approval.id, approval.sealed) or Held(approval.tool)
     turn.outcome.status_after = "need_human" if held.question else "active"
+    calls = look.watcher.seen().calls
+    run.rest = _results(turn, look, {at: advice.one_at_a_time(turn.language, one.name) for at, one in enumerate(calls)})
     run.leave(look)
     return await run.close(notice(turn, held, approval.id))
+
+
+def _results(turn: Turn, look: Look, texts: Mapping[int, str]) -> tuple[bytes, ...]:
+    """What calls of an answer get, by their positions."""
+    raws = look.watcher.raw_calls()
+    found: tuple[bytes, ...] = turn.surface.results([raws[at] for at in texts], [*texts.values()])
+    return found
 
 
 async def _open(turn: Turn, name: str, held: Held) -> Approval:

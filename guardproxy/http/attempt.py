@@ -37,6 +37,7 @@ async def ask(run: Guarded) -> Answer | None:
         answer.end()
         _fail(run, str(answer.status) if answer.status >= 400 else "upstream_broken")
         return None
+    run.told = len(run.rounds)
     return answer
 
 
@@ -51,7 +52,7 @@ def _edits(run: Guarded) -> tuple[Edit, ...]:
     if not run.rounds:
         return turn.edits
     last: tuple[Edit, ...] = (ForbidTools(), run.drop) if run.drop is not None else ()
-    return (*turn.edits, PutBack(turn.ask.count, before=tuple(run.rounds)), *last)
+    return (*turn.edits, PutBack(turn.ask.count, before=tuple(run.rounds), again=True), *last)
 
 
 async def listen(run: Guarded, answer: Answer) -> Look | web.StreamResponse:

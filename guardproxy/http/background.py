@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from guardproxy.api import said_twice, served
+from guardproxy.api import SPREAD, said_twice, served
 from guardproxy.core import pricing
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.model import Usage
@@ -89,8 +89,13 @@ def refuse(turn: Turn) -> None:
     limited = next((one for one in turn.dues if one.budget.dimension not in FREE), None)
     if limited is None:
         return
-    if twice := said_twice(turn.body.plain, ("background", "deferred", bound)):
+    keys = ("background", "deferred", bound)
+    if twice := said_twice(turn.body.plain, keys):
         raise BadAsk(f"`{twice}` is given twice; which one holds is not plain.", code="invalid_json", param=twice)
+    spread = turn.ask.parsed.get(SPREAD)
+    if isinstance(spread, dict) and not {*map(str.casefold, spread)}.isdisjoint(keys):
+        told = f"`{SPREAD}` is not where to ask for an answer in the background, or to bound it: do so beside it."
+        raise BadAsk(told, code="unsupported_value", param=SPREAD)
     if turn.ask.background and turn.ask.max_tokens is None:
         said, kind = DIMENSIONS[limited.budget.dimension].setting, limited.budget
         told = (
@@ -166,13 +171,14 @@ def settled(org: str, name: str, about: About, usage: Usage, rates: pricing.Rate
     """The same for an answer that used so much."""
     cost = about.paid + pricing.cost(rates, usage)
     whole = pricing.together([Usage(*about.before), usage])
-    spent = {
-        "input_tokens": whole.input,
-        "output_tokens": whole.output,
-        "total_tokens": whole.input + whole.output,
-        "cost_microusd": cost,
-    }
-    return Settled(org, name, spent, Charge(1, whole, cost).numbers(), cost, offset_ms)
+    return Settled(org, name, spent(whole, cost), Charge(1, whole, cost).numbers(), cost, offset_ms)
+
+
+def spent(usage: Usage, cost: int) -> dict[str, int]:
+    """By dimension."""
+    total = usage.input + usage.output
+    used = {"input_tokens": usage.input, "output_tokens": usage.output, "total_tokens": total}
+    return {**used, "cost_microusd": cost}
 
 
 class Background:
@@ -197,6 +203,13 @@ class Background:
         if store is not None:
             name = name_of(turn.proxy.printer, turn.tenant, answer)
             store.early_soon(turn.opening.org, name, turn.opening.token, about)
+
+    def known(self, token: str, one: Settled) -> None:
+        """What a turn has used that is not over, under its token's name: for whoever settles it in its place."""
+        store = self._store()
+        if store is not None:
+            store.early_soon(one.org, one.name, token, "")
+            store.settle_soon(one.org, one.name, one.spent, one.charge, _let_be, one.offset_ms)
 
     def settle(self, one: Settled, done: Callable[[], None]) -> None:
         """What an answer used. Sent at once, in front of whatever is sent later. `done` hears that something was owed,
@@ -225,3 +238,7 @@ class Background:
             self._owed.popleft()
             if owed:
                 done()
+
+
+def _let_be(_told: bool | None) -> None:  # noqa: FBT001  # a callback's argument
+    """What could not be told is charged as it was held, if it comes to that."""

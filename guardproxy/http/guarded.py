@@ -37,6 +37,9 @@ class Guarded:
         self.turn = turn
         self.rounds: list[bytes] = []
         """Messages that stand behind the client's from now on: what was refused, with what it was told."""
+        self.told = 0  # so many of them the provider has
+        self.rest: tuple[bytes, ...] = ()
+        """What calls of the answer get that nobody asks about, nor sends back."""
         self._reasks = self._repairs = self.retries = 0
         self.drop: DropCalls | None = None
         self.passing = b""  # of a whole answer: what nobody wants to judge
@@ -107,6 +110,8 @@ class Guarded:
         seen = look.watcher.seen()
         found = deciding.judged(turn, seen.calls, repairs=self._repairs, refusals=self._reasks)
         acted = [one for one in found if one.mode == "enforce"]
+        if seen.failed and acted:
+            return await self.fail(look, {one.position for one in acted})
         out = {one.position for one in acted if one.action != "pause"}
         keep = frozenset(range(len(seen.calls))) - out
         if out and not keep:
@@ -118,6 +123,12 @@ class Guarded:
             if done:
                 return response
         return await self.deliver(look, [one for one in acted if one.action != "pause"])
+
+    async def fail(self, look: Look, out: set[int]) -> web.StreamResponse:
+        """Hand on the provider's error without these calls: they may be half, and nobody is asked about such a one."""
+        take_over(self.turn, look, dropped=False)
+        keep = frozenset(range(len(look.watcher.calls))) - out
+        return await self.outlet.finish(look.watcher.release(keep) if look.watcher.holding else self.passing)
 
     async def refuse(self, look: Look, objections: Sequence[Objection]) -> web.StreamResponse | None:
         """Tell the model what it gets for calls that nobody carries out, and ask again; at most so often."""
@@ -142,6 +153,7 @@ class Guarded:
     def add(self, look: Look, after: Sequence[bytes]) -> None:
         """The answer that the client does not get stands in the conversation from now on, with what it is told."""
         self.rounds += [self.turn.surface.sound(look.watcher.raw_message()), *after]
+        self.rest = ()
         self._said = look.watcher.joint().text
 
     def passed(self, look: Look | None, error_type: str = "") -> None:
@@ -195,10 +207,13 @@ class Guarded:
         if objections:
             raw = look.watcher.raw_calls()
             texts = {one.position: one.text for one in objections}
-            calls = [(at, turn.surface.sound(raw[at])) for at in sorted(texts)]
+            whole = look.watcher.raw_message()
+            calls = [(at, turn.surface.placed(whole, at, turn.surface.sound(raw[at]))) for at in sorted(texts)]
             after = turn.surface.results([raw[at] for at in sorted(texts)], [texts[at] for at in sorted(texts)])
         said = self._said
         turn.outcome.text = GAP.join(part for part in (said, turn.outcome.text) if part)
+        if said and turn.outcome.answer == "empty":  # the last attempt was, the answer is not
+            turn.outcome.answer = "text"
         if turn.outcome.stands:
             turn.outcome.stands = GAP.join(part for part in (said, turn.outcome.stands) if part)
             own_words.keep(turn, flowed=said, before=tuple(self.rounds), said=said)
@@ -222,6 +237,7 @@ class Guarded:
         turn = self.turn
         joint = turn.joint
         deciding.closed(turn)
+        turn.outcome.untold = (*self.rounds[self.told :], *self.rest)
         flowed = joint.text if joint else ""
         turn.outcome.own(GAP.join(part for part in (flowed, text) if part))
         own_words.keep(turn, flowed=flowed, before=tuple(self.rounds), said=self._said)

@@ -9,6 +9,7 @@ from typing import Any
 from guardproxy.core import commands
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.core.scoped_exemption import moment
+from guardproxy.http import reach
 from guardproxy.http.sealed import Sealer
 from guardproxy.http.sessions import DIGITS, Run, Runs, as_json
 from guardproxy.http.terminal import visible
@@ -105,9 +106,14 @@ def paragraphs(run: Run, where: str = "") -> list[str]:
     return lines
 
 
-async def listing(runs: Runs, state: str, limit: int, agent: str = "") -> tuple[list[Run], list[str]]:
-    """Runs, as `Runs.listed`, and what is to be said below them."""
-    return await runs.listed(state, limit, agent=agent), [PANIC] if await runs.panic() else []
+async def listing(
+    runs: Runs, state: str, limit: int, agent: str = "", *, whole: bool = False
+) -> tuple[list[Run], list[str]]:
+    """Runs, as `Runs.listed`, and what is to be said below them. `whole`: who asks may know of all organisations."""
+    said = [PANIC] if await runs.panic() else []
+    if whole and (other := reach.others("runs of other organisations", await runs.elsewhere())):
+        said.append(other)
+    return await runs.listed(state, limit, agent=agent), said
 
 
 async def standing(store: Store, org: str, session: str, where: str = "") -> list[str]:

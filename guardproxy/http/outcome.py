@@ -141,6 +141,7 @@ class Outcome:
     late: tuple[str, ...] = ()  # tools that were past their deadline
     approval: tuple[str, str] = ("", "")  # id and state
     decided: tuple[PutBack, ...] = ()  # what stands in the request because of it, from now on
+    untold: tuple[bytes, ...] = ()  # of what was sent back, with its results, what the provider has not been sent
     waits_for: str = ""  # id of the approval that the thread waits for from now on
     message: bytes = b""  # an answer that was kept back, and is given now
     notices: list[str] = field(default_factory=list)  # for the header of that name

@@ -60,7 +60,8 @@ def _enforced(policy: Policy, *rules: tuple[str, tuple[ToolRule, ...]]) -> bool:
 
 def refuse(turn: Turn) -> None:
     """Raise BadAsk where the key is not for this model or upstream, or for one that a tool is to use; where the body
-    names two models, or where several answers at once are asked for: they are never edited, and rules would not hold.
+    names two models; and where rules would not hold: several answers at once are never edited, and one that is made in
+    the background is fetched where nobody judges it.
     """
     if turn.tenant is not NOBODY:
         turn.tenant.may_ask(turn.ask.model)
@@ -74,6 +75,13 @@ def refuse(turn: Turn) -> None:
             "`n` must be 1 with tools here: this policy forbids calls, or has people allow them, and judges one answer"
         )
         raise BadAsk(told, code="unsupported_value", param="n")
+    if turn.ask.background and turn.ask.tools and turn.chosen.wants.guards:
+        param = "deferred" if turn.ask.parsed.get("deferred") else "background"
+        told = (
+            f"`{param}` must be false with tools here: this policy forbids calls, or has people allow them, and what "
+            "is fetched later is not judged"
+        )
+        raise BadAsk(told, code="unsupported_value", param=param)
 
 
 def clean(turn: Turn) -> tuple[Edit, ...]:

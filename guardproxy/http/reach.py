@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
@@ -13,6 +13,7 @@ from guardproxy._upstreams import without_password
 from guardproxy.config import Config
 from guardproxy.core.tenant import DEFAULT_ORG
 from guardproxy.errors import ConfigError, GuardError
+from guardproxy.http.terminal import visible
 from guardproxy.store import embedded
 from guardproxy.store._scripts import Retention
 from guardproxy.store.redis import Store
@@ -51,6 +52,16 @@ def retention(config: Config) -> Retention:
 def nothing(told: str, config: Config, org: str = DEFAULT_ORG) -> str:
     """What a list says that is empty: of which store, and how another one is asked."""
     return f"{told} in {store_of(config, org)}; {ELSEWHERE}"
+
+
+NAMED = 5
+"""Organisations that are named; of more it is said how many."""
+
+
+def others(what: str, orgs: Sequence[str]) -> str:
+    """Below a list of one organisation's: which others have any; "" = none has."""
+    more = f" and {len(orgs) - NAMED} more" if len(orgs) > NAMED else ""
+    return f"{what}: {', '.join(map(visible, orgs[:NAMED]))}{more} (--org NAME)" if orgs else ""
 
 
 def ask(config: Config, work: Callable[[Store], Awaitable[T]], *, fresh: bool = False) -> T:

@@ -132,7 +132,8 @@ def _keep(turn: Turn, view: View) -> None:
         front = tuple(raw for back in turn.kept for raw in back.before)
     instead = next((back.instead for back in turn.kept if back.instead), "")
     put = tuple(edit for edit in turn.edits if isinstance(edit, PutBack))
-    said = surface.Said(done.text, done.calls, upstream, front, done.message, instead, put, _tokens(turn))
+    told = (_tokens(turn), done.asked, done.untold)
+    said = surface.Said(done.text, done.calls, upstream, front, done.message, instead, put, *told)
     found, needed = surface.keep(ask, said, view.session, view.thread, ids)
     if not (needed or turn.before or turn.opening.identity.fresh):
         return  # this client sends its whole history: nobody goes on by the id, and each turn would take its room

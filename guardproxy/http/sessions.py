@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,7 +24,7 @@ from guardproxy.store.audit import Entry
 from guardproxy.store.known import Known
 from guardproxy.store.redis import Store
 from guardproxy.store.runs import Change
-from guardproxy.telemetry.record import TurnRecord, read_record
+from guardproxy.telemetry.record import NAMED, TurnRecord, read_record
 
 STATES = ("active", "paused", "need_human", "waiting", "closed")
 """What a run can be (DESIGN section 2)."""
@@ -40,8 +41,16 @@ LISTED = 1000
 """Runs that are looked at for a list: 40 ms for the store and for who asks."""
 
 
+ORGS = 200
+"""Other organisations that are looked at, for whether they have any."""
+
 DIGITS = 8
 """Digits of an agent's digest that are shown: enough to tell one's agents apart."""
+
+_DIGEST = re.compile(rf"[0-9a-f]{{{DIGITS},}}$")
+
+FEW, AT_ONCE = 8, 32
+"""Records (a turn may have several), and runs, that are looked at in one go for those of an agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +127,29 @@ class Runs:
         wanted = sorted((one for one in known if state in ("", one.state)), key=lambda one: (-one.at_ms, one.session))
         if not agent:
             return [await self.of(one) for one in wanted[skip : skip + limit]]
-        found: list[Run] = []
-        for one in wanted:
-            if len(found) == skip + limit:
+        found, digest = list[Run](), _DIGEST.match(agent)
+        for at in range(0, len(wanted), AT_ONCE):
+            some = wanted[at : at + AT_ONCE]
+            maybe = await asyncio.gather(*(self._may_be(one, agent) for one in some))
+            runs = [await self.of(one) for one, may in zip(some, maybe, strict=True) if may]
+            found += [one for one in runs if agent == one.agent or (digest and one.digest.startswith(agent))]
+            if len(found) >= skip + limit:
                 break
-            run = await self.of(one)
-            if agent == run.agent or (len(agent) >= DIGITS and run.digest.startswith(agent)):
-                found.append(run)
-        return found[skip:]
+        return found[skip : skip + limit]
+
+    async def _may_be(self, known: Known, agent: str) -> bool:
+        """Whether a run may be one of an agent's, by few records: among them is the newest that says whose it is."""
+        back = (known.turn - 1) % NAMED + 1
+        records = _records(await self._store.records(self._org, known.session, -back - FEW, -back))
+        named = next((one["of"]["agent"] for one in reversed(records) if "of" in one), None)
+        if named is None and known.turn <= NAMED and any(one["turn"] == 1 for one in records):
+            named = ""
+        return named in (None, agent) or _DIGEST.match(agent) is not None
+
+    async def elsewhere(self) -> list[str]:
+        """Other organisations that have runs."""
+        orgs = [one for one in await self._store.orgs() if one != self._org]
+        return [one for one in orgs[:ORGS] if await self._store.list_sessions(one, 1)]
 
     async def panic(self) -> bool:
         """Whether every intervention is switched off."""

@@ -9,7 +9,7 @@
 --                how it is priced, of the caller's. `sid`: whose run. While it is early: `spent`, `charge`: what it used,
 --                where somebody was told before its turn was over. While it is charged: what was added to which counters
 --                and whose row, and when
--- early:<token>  the name, for a turn whose worker dies
+-- early:<token>  the name, for a turn whose worker dies. Of one that waits for a person the token is the name, too
 --
 -- early   { 1 }: note the name of an answer whose stream has begun
 -- settle  { 1 } where it was charged: counters and row get the difference. { 2 }: its turn is under way. { 0 }: nothing is
@@ -28,7 +28,7 @@ end
 local found = call('HMGET', note, 'state', 'sid', 'span', 'layout', 'keys', 'uses', 'payer', 'charge', 'at')
 local state, sid, span, layout, keys, uses, payer, before, at = unpack(found, 1, 9)
 if state == 'early' then
-  if call('HEXISTS', note, 'spent') == 0 then call('HSET', note, 'spent', pack(spent), 'charge', pack(charge)) end
+  call('HSET', note, 'spent', pack(spent), 'charge', pack(charge))
   return 2
 end
 if state ~= 'charged' then return 0 end

@@ -297,8 +297,12 @@ if keyed > 0 then
       nth = nth + 1
       local window = keys[nth]
       call('HSET', P .. 'w:' .. window, 'h:' .. sub(names[i], 3), string.format('%.0f', spent[2 * i]))
-      if spent[2 * i - 1] == 0 and sub(window, 1, 2) ~= 't:' then -- it may be new
-        call('PEXPIRE', P .. 'w:' .. window, string.find(window, '^[mh]:') and RATE_TTL or WINDOW_TTL)
+      if spent[2 * i - 1] == 0 then -- it may be new
+        if sub(window, 1, 2) ~= 't:' then
+          call('PEXPIRE', P .. 'w:' .. window, string.find(window, '^[mh]:') and RATE_TTL or WINDOW_TTL)
+        elseif sub(window, 1, 7) == 't:user:' then
+          call('PEXPIRE', P .. 'w:' .. window, USER_TTL)
+        end
       end
     end
   end

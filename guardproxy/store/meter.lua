@@ -39,8 +39,12 @@ for i, name in ipairs(names) do
   local window = keys[i]
   spent[2 * i] = spent[2 * i] + amounts[#names + i]
   call('HSET', P .. 'w:' .. window, 'h:' .. sub(name, 3), string.format('%.0f', spent[2 * i]))
-  if spent[2 * i - 1] == 0 and sub(window, 1, 2) ~= 't:' then -- it may be new
-    call('PEXPIRE', P .. 'w:' .. window, string.find(window, '^[mh]:') and RATE_TTL or WINDOW_TTL)
+  if spent[2 * i - 1] == 0 then -- it may be new
+    if sub(window, 1, 2) ~= 't:' then
+      call('PEXPIRE', P .. 'w:' .. window, string.find(window, '^[mh]:') and RATE_TTL or WINDOW_TTL)
+    elseif sub(window, 1, 7) == 't:user:' then
+      call('PEXPIRE', P .. 'w:' .. window, USER_TTL)
+    end
   end
 end
 local keyed_by, holds = pack(keys), sub(ARGV[3], 8 * #names + 1)

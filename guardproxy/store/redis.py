@@ -199,9 +199,9 @@ class Store:
         key = f"{_codec.prefix(org)}claim:{name}"
         return await self._client.command("SET", key, "1", "NX", "PX", ttl_ms) is not None
 
-    async def records(self, org: str, session: str) -> list[bytes]:
-        """The newest 256 turn records of a session, oldest first."""
-        return _list(await self._client.command("LRANGE", f"{_codec.prefix(org)}x:{session}", -RECORDS, -1))
+    async def records(self, org: str, session: str, first: int = -RECORDS, last: int = -1) -> list[bytes]:
+        """The newest 256 turn records of a session, oldest first; or from one place to another, as from the end."""
+        return _list(await self._client.command("LRANGE", f"{_codec.prefix(org)}x:{session}", first, last))
 
     async def session_state(self, org: str, session: str, offset_ms: int = 0) -> Known | None:
         """A session as it stands, or None if there is none of that id."""

@@ -86,7 +86,9 @@ for i = 1, #names do
     if dimension == 'concurrent_requests' then use = 0 end -- over with its hold
     call('HSET', key, 'u:' .. dimension, string.format('%.0f', (was[1] or 0) + use),
       'h:' .. dimension, string.format('%.0f', math.max(0, (was[2] or 0) - held)))
-    if not (was[1] and was[2]) and sub(window, 1, 2) ~= 't:' then
+    if sub(window, 1, 7) == 't:user:' then
+      call('PEXPIRE', key, USER_TTL)
+    elseif not (was[1] and was[2]) and sub(window, 1, 2) ~= 't:' then
       call('PEXPIRE', key, string.find(window, '^[mh]:') and RATE_TTL or WINDOW_TTL)
     end
   end

@@ -30,6 +30,7 @@ local MINUTE, HOUR = 60000, 3600000
 local RUN_TTL = 25 * HOUR -- what is renewed at most once an hour must live 24 h after the last turn
 local KEPT_TTL = 8 * 24 * HOUR -- a person may be away for a week
 local WINDOW_TTL = 35 * 24 * HOUR -- counters outside a session: a month and some days; those of "t:..." for ever
+local USER_TTL = 400 * 24 * HOUR -- but of "t:user:...": clients make up users; after the last call that was settled
 local RATE_TTL = 3 * HOUR -- "m:..." and "h:...", the counters of a minute or an hour
 local ANSWER_TTL = 2 * MINUTE -- a client that sends a call again does so within its own time limit
 local S, T = '<BddddddddddI4c0I4c0I4c0I4c0I4c0I4c0I4c0',

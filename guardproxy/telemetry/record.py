@@ -14,7 +14,7 @@ from guardproxy.telemetry.report import ACTED, TurnReport
 _FORMAT = 1
 _REASON = 200  # characters of a reason that are kept: one sentence
 _ADVICE = 2000  # characters of what was said to the model that are kept
-_NAMED = 100  # whose it is stands in every hundredth record: of the 256 that are kept, one has it
+NAMED = 100  # whose it is stands in every hundredth record: of the 256 that are kept, one has it
 _CALL = Kind.CALL  # by name it costs a third of a microsecond
 _MARKS = {"f": int(Flag.FAILED), "v": int(Flag.VOID), "p": int(Flag.PENDING), "u": int(Flag.UNANSWERED)}
 _MARKED = sum(_MARKS.values())
@@ -101,7 +101,7 @@ def record_of(report: TurnReport, seal: Callable[[str], str] | None = None) -> b
         "a": decision.action,
         "s": report.status,
     }
-    if compact["n"] % _NAMED == 1 and (report.agent or report.declared or report.key):
+    if compact["n"] % NAMED == 1 and (report.agent or report.declared or report.key):
         compact["g"] = (report.agent, report.declared, report.team, report.key)
     if calls:
         compact["c"] = [(tool, fp[:BYTES].hex()) for tool, _, fp in calls]

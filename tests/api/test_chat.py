@@ -184,7 +184,11 @@ def test_a_short_tail_is_the_end_of_the_window_and_can_be_widened() -> None:
 TOOLS = [
     ([{"type": "function", "function": {"name": "f"}}, {"name": "g"}], ("f", "g")),
     ([{"type": "web_search"}, {"type": "custom", "custom": {"name": "sh"}}], ("web_search", "sh")),
-    ([{"type": "namespace", "name": "ns", "tools": [{"name": "a"}, {"function": {"name": "b"}}, 3]}], ("a", "b")),
+    (
+        [{"type": "namespace", "name": "ns", "tools": [{"name": "a"}, {"function": {"name": "b"}}, 3]}],
+        ("ns__a", "ns__b"),
+    ),
+    ([{"type": "namespace", "name": 3, "tools": [{"name": "a"}]}, {"tools": [{"name": "b"}]}], ("a", "b")),
     ([], ()),
 ]
 

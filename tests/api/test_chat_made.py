@@ -144,6 +144,14 @@ def test_what_has_no_arguments_stays(raw: bytes) -> None:
 SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}}
 
 
+SERVERS = {
+    "tools": [
+        {"type": "namespace", "name": "mcp__one", "tools": [{"type": "function", "name": "f"}]},
+        {"type": "namespace", "name": "mcp__two", "tools": [{"type": "function", "name": "f", "parameters": SCHEMA}]},
+    ]
+}
+
+
 @pytest.mark.parametrize(
     ("fields", "name", "expected"),
     [
@@ -160,6 +168,10 @@ SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}}
             "f",
             SCHEMA,
         ),
+        (SERVERS, "mcp__one__f", {}),
+        (SERVERS, "mcp__two__f", SCHEMA),
+        (SERVERS, "mcp__two__mcp__two__f", None),
+        (SERVERS, "f", None),
         ({}, "f", None),
     ],
 )

@@ -119,6 +119,24 @@ READ: list[tuple[list[dict[str, Any]], list[Message]]] = [
         ],
     ),
     ([{"role": "developer", "content": "be"}, THOUGHT], [Message("system", "be"), Message("assistant")]),
+    (
+        [
+            {"type": "function_call", "call_id": f"c{at}", "name": "look", "namespace": space, "arguments": "{}"}
+            for at, space in enumerate(("mcp__one", "mcp__two", "", None, 3, "mcp__three__"))
+        ],
+        [
+            Message(
+                "assistant",
+                "",
+                tuple(
+                    Call(name, "{}", f"c{at}")
+                    for at, name in enumerate(
+                        ("mcp__one__look", "mcp__two__look", "look", "look", "look", "mcp__three__look")
+                    )
+                ),
+            )
+        ],
+    ),
 ]
 
 
@@ -142,7 +160,7 @@ def test_what_the_provider_carries_out_are_calls_with_results() -> None:
         ("file_search", '{"queries":["refund"]}', '[{"file_id":"f1","text":"30 days"}]'),
     ]
     assert pairs("hosted_and_call") == [
-        ("lookup", '{"q":1}', "found"),
+        ("mcp__s__lookup", '{"q":1}', "found"),
         ("code_interpreter", '{"code":"print(1)"}', '[{"type":"logs","logs":"1\\n"}]'),
     ]
     assert pairs("call") == []

@@ -155,6 +155,34 @@ def test_no_call_is_left_where_all_are_dropped(name: str) -> None:
     assert b"function_call_arguments" not in out
 
 
+@pytest.mark.parametrize("gate", [None, Gate(lambda _: True)])
+@pytest.mark.parametrize("named", [False, True])
+def test_calls_that_come_at_the_same_time_are_read_whole(gate: Gate | None, named: bool) -> None:
+    """Once one of them has ended, the pieces of the other are read no more: its end says them."""
+    (first, *one, _, last), (begun, *other) = told(0, FOUL), told(1, call("read", 1))
+    pieces = [{**one[0], "delta": part} for part in ('{"a', '":1}')]
+    events = [BEGUN, first, pieces[0], begun, *other, pieces[1], last, end(FOUL, call("read", 1))]
+    head = "event: {}\n" if named else ""
+    raw = "".join([f"{head.format(event['type'])}data: {json.dumps(event)}\n\n" for event in events]).encode()
+    watcher = responses.watch(ask(stream=True), gate=gate)
+    watcher.feed(raw)
+    watcher.finish()
+    assert [one.arguments for one in watcher.calls] == ['{"a":1}'] * 2
+    assert [json.loads(one)["arguments"] for one in watcher.raw_calls()] == ['{"a":1}'] * 2
+
+
+def test_a_call_that_never_ends_is_one_all_the_same() -> None:
+    """It may be refused, and what it is told needs it."""
+    events = [*told(0, CLEAN), *told(1, call(BAD, 1))[:2], end()]
+    watcher = responses.watch(ask(stream=True), gate=Gate(lambda tool: tool == BAD))
+    watcher.feed(stream(events))
+    watcher.finish()
+    raws = [json.loads(raw) for raw in watcher.raw_calls()]
+    assert [(one.name, one.arguments) for one in watcher.calls] == [(one["name"], one["arguments"]) for one in raws]
+    assert [one["name"] for one in raws] == ["read", BAD]
+    assert [one["call_id"] for one in json.loads(watcher.raw_message())] == ["call_0", "call_1"]
+
+
 def test_calls_that_nobody_wants_to_judge_pass_as_they_came() -> None:
     for raw in STREAMS.values():
         watcher = responses.watch(ask(stream=True), gate=Gate(lambda _: False, firm=False))

@@ -165,6 +165,34 @@ def test_a_call_stands_behind_the_thoughts_that_led_to_it(own: Any, places: tupl
     assert found[1:-2] == expected
 
 
+LATER = {**CALL, "id": "fc_q", "call_id": "later"}
+LAST = {**CALL, "id": "fc_r", "call_id": "last"}
+ANSWERS: list[list[Any]] = [
+    [THOUGHT, CALL, OTHER, MINE, LATER],
+    [CALL, THOUGHT, SAID, OTHER, LATER, MINE],
+    [MINE, CALL, LATER, THOUGHT, LAST],
+    [CALL, LATER, THOUGHT, MINE, OTHER, LAST],
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_calls_stand_where_they_stood(answer: list[Any]) -> None:
+    """Thoughts and calls take turns: each is refused by a provider without the other."""
+    whole, calls = orjson.dumps(answer), [item for item in answer if "call_id" in item]
+    gone = [at for at, item in enumerate(calls) if item != MINE]
+    told = [{**RESULT, "call_id": item["call_id"]} for item in calls]
+    put = PutBack(
+        1,
+        calls=tuple((at, responses.placed(whole, at, orjson.dumps(calls[at]))) for at in gone),
+        after=tuple(orjson.dumps(told[at]) for at in gone),
+    )
+    own = [item for item in answer if item == MINE or "call_id" not in item]
+    found = json.loads(responses.write(ask(input=[USER, *own, told[calls.index(MINE)]]), [put]))["input"]
+    assert found == [USER, *answer, *[told[at] for at in gone], told[calls.index(MINE)]]
+    ids = [call.id for call in responses.read_calls([raw for _, raw in put.calls])]
+    assert ids == [calls[at]["call_id"] for at in gone]
+
+
 def test_calls_that_ids_do_not_tell_apart() -> None:
     """The result that is put back stands where its call does."""
     call = {"type": "function_call", "call_id": "d", "name": "f", "arguments": "{}"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from guardproxy.api._too_long import unlike
 from guardproxy.api.chat import too_long
 
 OPENAI = (
@@ -30,3 +31,21 @@ OPENAI = (
 )
 def test_too_long(status: int, body: bytes, said: bool) -> None:
     assert too_long(status, body) == said
+
+
+UNLIKE = {
+    "maximum context length is 8192 tokens": "maximum-context-length is 8192 tokens",
+    "(context_length_exceeded)": "(context-length-exceeded)",
+    "Prompt is too long: 3": "Prompt-is-too-long: 3",
+    "exceeds the available context size": "exceeds-the-available-context-size",
+    "the context of this task": "the context of this task",
+    "turns: 200 of 200 used": "turns: 200 of 200 used",
+    "": "",
+}
+
+
+@pytest.mark.parametrize("text", UNLIKE)
+def test_ours_read_otherwise(text: str) -> None:
+    assert unlike(text) == UNLIKE[text]
+    assert unlike(UNLIKE[text]) == UNLIKE[text]
+    assert not too_long(400, unlike(text).encode())

@@ -37,12 +37,13 @@ ID = "resp_68aF"
 class Maker:
     """A provider that makes answers in the background; `status` and `usage` are how it stands with all of them."""
 
-    def __init__(self, running: Live) -> None:
+    def __init__(self, running: Live | None = None) -> None:
         self.status, self.answer = "in_progress", ID
         self.usage: Json | None = None
         self.text = ""
         self.broken = asyncio.Event()
-        running.provider.script = self.says
+        if running is not None:
+            running.provider.script = self.says
 
     def response(self, status: str = "") -> Json:
         said = [{"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text"}]}]
@@ -460,6 +461,9 @@ async def test_what_is_said_twice_is_refused(store: Store, said: str) -> None:
         Maker(running)
         answer = await running.post(f'{{"model":"m","input":"hi",{said}}}'.encode())
         assert (answer.status, answer.json["error"]["code"]) == (400, "invalid_json")
+        for key in ('"Background":true', '"max_output_tokens":9'):  # LiteLLM spreads it over the body
+            answer = await running.post(f'{{"model":"m","input":"hi","extra_body":{{{key}}}}}'.encode())
+            assert (answer.status, answer.json["error"]["param"]) == (400, "extra_body")
         assert running.provider.got == []
 
 
@@ -486,6 +490,29 @@ async def test_one_that_goes_on_with_an_answer_holds_what_the_provider_has_of_it
         await running.post({"model": "mock-1", "input": "go on", "previous_response_id": ID})
         await running.proxy.quiet()
         assert running.proxy.factor("mock-1") <= factor, "what the provider has is no sign of dense text"
+
+
+GUARDED = {"forbidden": {"deny": ["delete_*"]}, "allowed by people": {"approval": ["delete_*"]}}
+
+
+@pytest.mark.parametrize("tools", GUARDED.values(), ids=GUARDED)
+async def test_calls_that_nobody_may_have_unjudged(store: Store, tools: Json) -> None:
+    """What is fetched later is not looked into: so it is not asked for where a call in it may be forbidden."""
+    named = [{"type": "function", "name": "delete_all", "parameters": {"type": "object"}}]
+    policy = {"refuse": "enforce"}
+    async with live(store, surface=responses, tools=tools, policy=policy) as running:
+        Maker(running)
+        body = {"model": "m", "input": unique("hi"), "background": True}
+        for stream in (False, True):
+            answer = await running.post(body | {"tools": named, "stream": stream})
+            assert (answer.status, answer.json["error"]["param"]) == (400, "background")
+        assert running.provider.got == []
+        assert (await running.post(body)).status == 200, "it has no calls"
+    async with live(store, tools=tools, policy=policy) as running:
+        chats = [{"type": "function", "function": one} for one in named]
+        asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "deferred": True, "tools": chats}
+        answer = await running.post(asked)
+        assert (answer.status, answer.json["error"]["param"]) == (400, "deferred")
 
 
 async def test_one_that_was_not_asked_for_is_charged_in_full_all_the_same(store: Store) -> None:
@@ -625,6 +652,8 @@ SAYS = {
     "inside another": ('{"a":1,"c":{"a":1}}', ""),
     "in a text": ('{"a":"\\"a\\":1, \\"a\\":2"}', ""),
     "as a number": ('{"\\u0061":1,"a":2}', "a"),
+    "a sign that is folded": ('{"\u212a":1,"k":2}', "k"),
+    "its number": ('{"\\u212A":1,"k":2}', "k"),
     "no JSON": ('{"a":1,"a":', ""),
     "no object": ('["a","a"]', ""),
     "nothing": ("", ""),
@@ -633,7 +662,7 @@ SAYS = {
 
 @pytest.mark.parametrize(("body", "key"), SAYS.values(), ids=SAYS)
 def test_what_a_body_says_twice(body: str, key: str) -> None:
-    assert said_twice(body.encode(), ("a", "b")) == key
+    assert said_twice(body.encode(), ("a", "b", "k")) == key
 
 
 NAMED = {

@@ -12,6 +12,7 @@ from guardproxy.store.approvals import Approval
 from guardproxy.store.redis import Store
 from tests.live import Answer, Got, Json, Live, Said, live, unique
 from tests.scenes import Heard
+from tests.surfaces import SURFACES
 
 TOOLS: list[Json] = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
@@ -190,6 +191,53 @@ async def test_a_refused_call_alone_is_asked_about_again_and_stays_in_the_histor
         assert third[1]["content"] == "I clean up."
         assert third[3]["content"] == "Then I read."
         assert paired(third)
+
+
+ERRORS = {
+    "chat": b'data: {"error":{"message":"overloaded","type":"server_error"}}\n\n',
+    "responses": b'data: {"type":"error","code":"server_error","message":"overloaded","param":null}\n\n',
+    "messages": b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"overloaded"}}\n\n',
+}
+
+
+@pytest.mark.parametrize("name", SURFACES)
+async def test_of_an_answer_that_fails_no_call_is_judged(store: Store, name: str) -> None:
+    """It may be half: nobody is asked whether to carry it out, and the client has the provider's error to go by."""
+    surface = SURFACES[name]
+    chat_body: Json = {"model": "m", "messages": [{"role": "user", "content": "Go on."}], "tools": TOOLS}
+    tools = {"approval": ["delete"], "deny": ["read"]}
+    async with live(store, surface=surface, policy={"refuse": "enforce"}, tools=tools) as running:
+        for call in (BOTH[1:], BOTH[:1], BOTH):
+            events = surface.events(Said("I look.", calls=call), usage=True)
+            half = next(at for at, event in enumerate(events) if b'"call_' in event) + 2
+            running.provider.script = then(Said(raw=[*events[:half], ERRORS[name]]), Said("Never."))
+            asked = len(running.provider.got)
+            answer = await running.post({**surface.request(chat_body), "stream": True})
+            assert answer.body.endswith(ERRORS[name])
+            assert b"call_" not in answer.body.replace(b"tool_call", b"")
+            assert len(running.provider.got) == asked + 1
+        assert await store.approvals.list("default") == []
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("name", SURFACES)
+async def test_a_model_that_says_nothing_more_to_a_refusal(store: Store, name: str, stream: bool) -> None:
+    """What it said before is the answer: the run goes on with it, and the refusal stands there."""
+    surface = SURFACES[name]
+    said: list[Json] = [{"role": "user", "content": "Clean up."}]
+    async with live(store, surface=surface, policy={"refuse": "enforce"}, tools={"deny": ["delete"]}) as running:
+        running.provider.script = then(
+            Said("I clean up.", calls=BOTH[1:]), Said("", number=2), Said("Fine.", number=3), Said("Bye.", number=4)
+        )
+        for words in ("And?", "And now?", ""):
+            asked = surface.request({"model": "m", "messages": said, "tools": TOOLS})
+            answer = await running.post({**asked, "stream": stream}, {"x-guardproxy-session-id": f"{name}-{stream}"})
+            message, _, _ = surface.answer(answer.body, stream=stream)
+            said += [message, {"role": "user", "content": words}]
+        assert [one["content"] for one in said[1::2]] == ["I clean up.", "Fine.", "Bye."]
+        last = running.provider.got[-1].json
+        assert paired(last["messages"]) if name == "chat" else surface.sound(last)
+        assert [one["role"] for one in surface.messages(last)][:3] == ["user", "assistant", "tool"]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

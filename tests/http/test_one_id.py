@@ -112,3 +112,28 @@ async def test_what_a_batch_brings_whole_is_no_growth(store: Store) -> None:
         for number in range(6):
             assert (await agent.turn(*HEALTHY["batches"](number))).verdict == "pass"
         assert running.provider.got[-1].json["messages"] == agent.messages()[:-4]
+
+
+@pytest.mark.parametrize("surface", SURFACES.values(), ids=SURFACES.keys())
+async def test_a_call_that_is_refused_is_not_executed_a_fifth_time(store: Store, surface: ModuleType) -> None:
+    """The agent takes what it is given, into its one message; what the provider gets has a result for every call."""
+    async with live(store, surface=surface, policy={"refuse": "enforce"}) as running:
+        fresh, task = ids(unique("")[-8:]), {"role": "user", "content": unique("task")}
+        running.provider.script = lambda _got: Said(None, [("f", "{}", fresh())])
+        calls: list[Json] = []
+        for _ in range(12):
+            results = [{"role": "tool", "tool_call_id": one["id"], "content": "same"} for one in calls]
+            said = [{"role": "assistant", "content": None, "tool_calls": calls}] if calls else []
+            answer = await running.post(
+                surface.request({"model": "m", "messages": [task, *said, *results], "tools": TOOLS})
+            )
+            message = surface.answer(answer.body, stream=False)[0]
+            if not message.get("tool_calls"):
+                break
+            calls += message["tool_calls"]
+        assert len(calls) == 4
+        assert answer.verdict == "finalize"
+        for got in running.provider.got:
+            told = surface.messages(got.json)
+            made = [one["id"] for message in told for one in message.get("tool_calls") or ()]
+            assert sorted(made) == sorted(one["tool_call_id"] for one in told if one["role"] == "tool")

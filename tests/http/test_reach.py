@@ -62,3 +62,10 @@ async def test_an_unknown_session_is_named_with_some_that_there_are(store: Store
     assert said.message == "the store has no session 'x'; it has none at all"
     await _write(store)
     assert (await reach.unknown(store, ORG, "x")).message.endswith("; the newest are s")
+
+
+def test_what_a_list_says_of_others() -> None:
+    assert reach.others("runs of others", []) == ""
+    assert reach.others("runs of others", ["a\x1b", "b"]).startswith("runs of others: a")
+    assert "\x1b" not in reach.others("runs of others", ["a\x1b", "b"])
+    assert reach.others("runs of others", [*"abcdefg"]) == "runs of others: a, b, c, d, e and 2 more (--org NAME)"

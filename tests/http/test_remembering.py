@@ -126,13 +126,19 @@ def words(items: list[Json]) -> str:
     return json.dumps(items, ensure_ascii=False)
 
 
+def going_on(how: str) -> Json:
+    """What a request has by which it goes on, beside the id of an answer."""
+    return {"conversation": unique("conv")} if how == "conversation" else {}
+
+
+going = pytest.mark.parametrize("how", ["previous", "conversation"])
 both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 
 
 @both
-@pytest.mark.parametrize("how", ["previous", "conversation"])
+@going
 async def test_a_loop_is_seen_nudged_and_cut(store: Store, stream: bool, how: str) -> None:
-    more = {"conversation": unique("conv")} if how == "conversation" else {}
+    more = going_on(how)
     async with live(store, surface=responses) as running:
         strict = Strict(
             running, lambda number: Said(calls=[search("x", number), search("y", 1000 + number)]), stream=stream
@@ -217,7 +223,8 @@ async def test_a_healthy_run_is_untouched(store: Store, stream: bool) -> None:
 
 
 @both
-async def test_refused_calls_get_their_outputs(store: Store, stream: bool) -> None:
+@going
+async def test_refused_calls_get_their_outputs(store: Store, stream: bool, how: str) -> None:
     """One of two calls is refused: the client never sees it, and the provider hears of it."""
     async with live(store, surface=responses, policy={"refuse": "enforce"}, tools={"deny": ["delete"]}) as running:
         strict = Strict(
@@ -225,7 +232,7 @@ async def test_refused_calls_get_their_outputs(store: Store, stream: bool) -> No
             lambda number: Said(calls=[search("x", number), ("delete", '{"q":"y"}', f"call_d{number:08}")]),
             stream=stream,
         )
-        client = Client(running, strict)
+        client = Client(running, strict, **going_on(how))
         await client.send("Find it.")
         assert [call["function"]["name"] for call in client.message["tool_calls"]] == ["search"]
         strict.made = lambda _: Said("Done.")
@@ -239,31 +246,33 @@ async def test_refused_calls_get_their_outputs(store: Store, stream: bool) -> No
 
 
 @both
-async def test_an_answer_that_was_asked_for_again(store: Store, stream: bool) -> None:
+@going
+async def test_an_answer_that_was_asked_for_again(store: Store, stream: bool, how: str) -> None:
     """The only call is refused, the model answers again: the client has one id, the provider two."""
     made = [Said("Let me delete it.", [("delete", '{"q":"y"}', "call_d00000001")]), Said(calls=[search("x", 2)])]
     async with live(store, surface=responses, policy={"refuse": "enforce"}, tools={"deny": ["delete"]}) as running:
         strict = Strict(running, lambda _: made.pop(0), stream=stream)
-        client = Client(running, strict)
+        client = Client(running, strict, **going_on(how))
         await client.send("Find it.")
         assert [call["function"]["name"] for call in client.message["tool_calls"]] == ["search"]
         made.append(Said("Done."))
         await client.results("found")
         assert client.message["content"] == "Done."
-        assert running.provider.got[-1].json["previous_response_id"] == "resp_2"
+        assert how == "conversation" or running.provider.got[-1].json["previous_response_id"] == "resp_2"
         assert (
             client.answers[0].headers["x-guardproxy-session-id"] == client.answers[1].headers["x-guardproxy-session-id"]
         )
 
 
 @both
-async def test_a_call_that_a_person_has_to_allow(store: Store, stream: bool) -> None:
+@going
+async def test_a_call_that_a_person_has_to_allow(store: Store, stream: bool, how: str) -> None:
     asked = ("send_mail", '{"q":"to all"}', "call_m00000001")
     policy = {"refuse": "enforce"}
     tools = {"approval": ["send_mail"]}
     async with live(store, surface=responses, policy=policy, tools=tools) as running:
         strict = Strict(running, lambda _: Said("I write to all.", [asked]), stream=stream)
-        client = Client(running, strict)
+        client = Client(running, strict, **going_on(how))
         await client.send("Tell them.")
         assert client.verdicts == ["pass" if stream else "pause"]
         session = client.answers[-1].headers["x-guardproxy-session-id"]
@@ -280,14 +289,15 @@ async def test_a_call_that_a_person_has_to_allow(store: Store, stream: bool) -> 
 
 
 @both
-async def test_a_call_that_a_person_does_not_allow(store: Store, stream: bool) -> None:
+@going
+async def test_a_call_that_a_person_does_not_allow(store: Store, stream: bool, how: str) -> None:
     """The call stands in the conversation with what came of it, once; our notice is not the model's words."""
     asked = ("send_mail", '{"q":"to all"}', "call_m00000001")
     async with live(
         store, surface=responses, policy={"refuse": "enforce"}, tools={"approval": ["send_mail"]}
     ) as running:
         strict = Strict(running, lambda _: Said("I write to all.", [asked]), stream=stream)
-        client = Client(running, strict)
+        client = Client(running, strict, **going_on(how))
         await client.send("Tell them.")
         name = next(one for one in (client.message["content"] or "").split() if one.startswith("apr_")).strip("`.,")
         await store.approvals.decide("default", name, "deny", "someone", "not to all")
@@ -305,12 +315,13 @@ async def test_a_call_that_a_person_does_not_allow(store: Store, stream: bool) -
 
 
 @both
-async def test_what_was_denied_stands_there_though_a_person_is_asked_again(store: Store, stream: bool) -> None:
+@going
+async def test_what_was_denied_stays_though_a_person_is_asked_again(store: Store, stream: bool, how: str) -> None:
     """The request that brought it was answered in our words: the provider has nothing of it."""
     made = [Said(calls=[("send_mail", '{"q":"a"}', f"call_m{number:08}")]) for number in range(2)]
     async with live(store, surface=responses, tools={"approval": ["send_mail"]}) as running:
         strict = Strict(running, lambda _: made.pop(0), stream=stream)
-        client = Client(running, strict)
+        client = Client(running, strict, **going_on(how))
         await client.send("Tell them.")
         for why in ("not to all", "nor to her"):
             (waits,) = await store.approvals.list("default")

@@ -11,7 +11,7 @@ from guardproxy.core.fingerprint import GUARD_MARK
 from guardproxy.store.redis import Store
 from tests.api.responses_cases import GOLDEN, payloads
 from tests.http.test_room import budget, counters
-from tests.live import Answer, Json, Live, Said, live, unique
+from tests.live import Answer, Got, Json, Live, Said, live, unique
 from tests.scenes import Heard
 from tests.surfaces import responses
 
@@ -69,6 +69,19 @@ def search(query: str, number: int) -> Json:
     }
 
 
+def given(items: list[Json], number: int, *, stream: bool) -> Said:
+    """A response with these items."""
+    base = {"id": f"resp_{number}", "object": "response", "created_at": 1, "model": "m", "status": "completed"}
+    last: Json = {**base, "output": items, "usage": None}
+    events = [{"type": "response.created", "response": {**base, "status": "in_progress", "output": []}}]
+    for at, item in enumerate(items):
+        events.append({"type": "response.output_item.added", "output_index": at, "item": item})
+        events.append({"type": "response.output_item.done", "output_index": at, "item": item})
+    events.append({"type": "response.completed", "response": last})
+    chunks = [f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in events]
+    return Said(raw=chunks if stream else json.dumps(last).encode())
+
+
 class Agent:
     """An agent whose provider looks things up by itself, and whose own call is another one each time."""
 
@@ -80,15 +93,7 @@ class Agent:
         own = {"id": f"fc_{number}", "type": "function_call", "call_id": f"call_{number:06}", "name": "note"}
         own |= {"arguments": json.dumps({"n": f"page {number * 7919}"}), "status": "completed"}
         items = [*[search("x", 100 * number + at) for at in range(self.times)], own]
-        base = {"id": f"resp_{number}", "object": "response", "created_at": 1, "model": "m", "status": "completed"}
-        last: Json = {**base, "output": items, "usage": None}
-        events = [{"type": "response.created", "response": {**base, "status": "in_progress", "output": []}}]
-        for at, item in enumerate(items):
-            events.append({"type": "response.output_item.added", "output_index": at, "item": item})
-            events.append({"type": "response.output_item.done", "output_index": at, "item": item})
-        events.append({"type": "response.completed", "response": last})
-        chunks = [f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in events]
-        self.running.provider.script = lambda _: Said(raw=chunks if self.stream else json.dumps(last).encode())
+        self.running.provider.script = lambda _: given(items, number, stream=self.stream)
         tools = [{"type": "mcp", "server_label": "s"}, {"type": "function", "name": "note"}]
         body = {"model": "m", "input": self.history, "tools": tools, "stream": self.stream}
         answer = await self.running.post(body)
@@ -177,3 +182,55 @@ async def test_a_stream_of_the_background_that_is_left_goes_on(store: Store) -> 
             while (900, 0) not in (await counters(store)).values():
                 await asyncio.sleep(0.01)
         never.set()
+
+
+def on(server: str, number: int, name: str = "search") -> Json:
+    """A call of a server's tool, as Codex has it: its namespace stands beside the name."""
+    call = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number:06}", "name": name}
+    return {**call, "namespace": f"mcp__{server}", "arguments": '{"q":"refunds"}', "status": "completed"}
+
+
+SERVERS = ("mail", "wiki", "crm", "chat", "files")
+OFFERED = [
+    {"type": "namespace", "name": f"mcp__{one}", "tools": [{"type": "function", "name": "search", "parameters": {}}]}
+    for one in SERVERS
+]
+
+
+@both
+async def test_tools_of_one_name_of_several_servers_are_several_tools(store: Store, stream: bool) -> None:
+    """The same is asked of one after the other, none of which knows it: no loop. One asked again and again is one."""
+    async with live(store, surface=responses) as running:
+        history: list[Json] = [{"role": "user", "content": unique("find it")}]
+        verdicts = []
+        for number, server in enumerate((*SERVERS, "crm", "crm", "crm")):
+            call = on(server, number)
+            running.provider.script = lambda _, call=call, number=number: given([call], number, stream=stream)
+            answer = await running.post({"model": "m", "input": history, "tools": OFFERED, "stream": stream})
+            verdicts.append(answer.verdict)
+            history += [call, {"type": "function_call_output", "call_id": call["call_id"], "output": "no results"}]
+        answer = await running.post({"model": "m", "input": history, "tools": OFFERED, "stream": stream})
+        assert verdicts[:6] == ["pass"] * 6
+        assert answer.verdict == "nudge"
+        assert "`mcp__crm__search`" in json.dumps(running.provider.got[-1].json["input"][-1])
+
+
+@both
+async def test_a_rule_names_a_servers_tool_as_it_does_for_every_client(store: Store, stream: bool) -> None:
+    policy = {"refuse": "enforce", "arguments": {"mode": "enforce"}}
+    async with live(store, surface=responses, policy=policy, tools={"deny": ["mcp__crm__*"]}) as running:
+        asked = {"model": "m", "input": unique("find it"), "tools": OFFERED, "stream": stream}
+        running.provider.script = lambda _: given([on("crm", 1), on("wiki", 2)], 1, stream=stream)
+        answer = await running.post(asked)
+        text = answer.body.decode().replace(" ", "")
+        assert ('"namespace":"mcp__crm"' in text, '"namespace":"mcp__wiki"' in text) == (False, True)
+        back: list[list[Json]] = []
+
+        def script(got: Got) -> Said:
+            back.append(got.json["input"])
+            return given([on("crm", 4)], 3, stream=stream) if len(back) == 1 else Said("Done.")
+
+        running.provider.script = script
+        answer = await running.post({**asked, "input": unique("find it elsewhere")})
+        assert [on("crm", 4)["namespace"]] == [item["namespace"] for item in back[1] if item.get("namespace")]
+        assert "Done." in answer.body.decode()

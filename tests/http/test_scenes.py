@@ -22,6 +22,7 @@ from tests.scene_forms import forms
 from tests.scene_healthy import healthy
 from tests.scene_kinds import kinds
 from tests.scene_loops import loops, words
+from tests.scene_reactions import reactions
 from tests.scene_runs import runs
 from tests.scene_texts import texts
 from tests.scenes import Heard, Player, Scene
@@ -39,7 +40,7 @@ CASES = frozenset({*(f"B{n:02}" for n in range(1, 33)), *(f"B{n}" for n in range
 def table(preset: str = "balanced") -> list[Scene]:
     """All scenes, with the numbers of a preset."""
     t = Thresholds(preset)
-    return [*loops(t), *words(t), *healthy(t), *forms(t), *runs(t), *texts(t), *kinds(t)]
+    return [*loops(t), *words(t), *healthy(t), *forms(t), *runs(t), *texts(t), *kinds(t), *reactions(t)]
 
 
 SCENES = table()

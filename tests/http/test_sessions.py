@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from guardproxy.errors import BadAsk, GuardError
+from guardproxy.http import sessions
 from guardproxy.http.in_words import name, paragraphs, row
 from guardproxy.http.sealed import CHECKPOINT, Sealer
 from guardproxy.http.sessions import Run, Runs, as_json, kept_json, whole_json
@@ -100,9 +101,34 @@ async def test_whose_runs_they_are(store: Store) -> None:
         ({"agent": "orders", "skip": 2}, []),
         ({"agent": "order"}, []),
         ({"agent": nameless.digest[:8], "limit": 1}, ["nameless"]),
+        ({"agent": nameless.digest[:8]}, ["nameless"]),
         ({"agent": nameless.digest[:7]}, []),
     ):
         assert [name(one) for one in await runs.listed(**asked)] == found, asked  # type: ignore[arg-type]
+
+
+async def test_of_runs_of_others_little_is_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of one agent's runs looks at up to a thousand runs, each with 256 records."""
+    async with live(store) as running:
+        for number in range(4):
+            await go_round(running, f"other-{number}", 6, "others")
+        await go_round(running, "mine", 6, "orders")
+        await go_round(running, "nameless", 6)
+    read: list[tuple[str, int]] = []
+    records = Store.records
+
+    async def counted(self: Store, org: str, session: str, *place: int) -> list[bytes]:
+        found = await records(self, org, session, *place)
+        read.append((session, len(found)))
+        return found
+
+    monkeypatch.setattr(Store, "records", counted)
+    assert [name(one) for one in await runs_of(store).listed(agent="orders")] == ["mine"]
+    assert sorted(read) == [("mine", 1), ("mine", 6), ("nameless", 1), *[(f"other-{number}", 1) for number in range(4)]]
+    monkeypatch.setattr(sessions, "AT_ONCE", 2)
+    for limit, skip, expected in ((2, 0, [3, 2]), (2, 2, [1, 0]), (1, 3, [0]), (9, 1, [2, 1, 0]), (2, 4, [])):
+        found = await runs_of(store).listed(agent="others", limit=limit, skip=skip)
+        assert [name(one) for one in found] == [f"other-{number}" for number in expected]
 
 
 STEERED = {

@@ -35,6 +35,7 @@ OWN = tuple(
     Line(scope, "cost_microusd", 100, 1_000_000, key)
     for scope, key in (
         ("org", "t:org"),
+        ("user", "t:user:ann"),
         ("user", "M:user:ann:2026-11"),
         ("team", "m:team:web\x1e60000"),
     )

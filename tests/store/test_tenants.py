@@ -306,3 +306,40 @@ async def standing(store: Store) -> Mapping[tuple[str, str], tuple[int, int]]:
         for name in {name[2:] for name in fields}:
             found[raw.decode(), name] = (fields.get(f"u:{name}", 0), fields.get(f"h:{name}", 0))
     return found
+
+
+@pytest.mark.parametrize("metered", [False, True], ids=["read", "passed on"])
+async def test_what_a_user_has_used_in_all_is_kept_for_400_days_after_the_last_request(
+    store: Store, metered: bool
+) -> None:
+    """Users are made up by clients: each would be kept for ever. Who goes on is remembered."""
+    windows = ("t:user:ann", "t:user:team web/ann", "t:org:", "t:key:k1", "d:user:ann:UTC:2026-11-30")
+    lines = tuple([Line("user", "requests", 1, 99, name) for name in windows])
+    days = {}
+    for number in range(3):
+        agent = Agent(store, session=f"s{number}", lines=lines)
+        if metered:
+            held = token()
+            assert (await store.meter.hold(ORG, held, lines, MINUTE)).admitted
+            closing = replace((await began(agent)).closing(), token=held, spent={"requests": 1})
+        else:
+            await agent.begin()
+            closing = agent.closing(spent={"requests": 1})
+        for name in windows:
+            left = await store._client.command("PTTL", f"gp:{{{ORG}}}:w:{name}")
+            assert isinstance(left, int)
+            days[name] = round(left / DAY, 1) if left > 0 else left
+        assert days == dict(zip(windows, (400 - 300 * (number > 0), 400 - 300 * (number > 0), -1, -1, 35), strict=True))
+        await store.settle(closing)
+        for name in windows[:2]:
+            assert await used_held(store, f"w:{name}", "requests") == (number + 1, 0)
+            assert round(await store._client.command("PTTL", f"gp:{{{ORG}}}:w:{name}") / DAY) == 400  # type: ignore[operator]
+            await store._client.command("PEXPIRE", f"gp:{{{ORG}}}:w:{name}", 100 * DAY)
+
+
+async def began(agent: Agent) -> Agent:
+    """An agent whose last request is one without any lines of a tenant."""
+    lines, agent.lines = agent.lines, ()
+    await agent.begin()
+    agent.lines = lines
+    return agent
