@@ -112,7 +112,7 @@ class Fetch:
 
     def _counted(self, about: About, cost: int) -> None:
         count, org = self._proxy.telemetry.count, self._org
-        count("guardproxy.background", {semconv.ORG: org, semconv.STATE: "settled"})
+        count("guardproxy.background", {"guardproxy.org.id": org, "guardproxy.state": "settled"})
         if about.charged < 0:
             return  # charged by the sweeper, in no worker's figures
         whose = {semconv.ORG: org, semconv.TEAM: about.team, semconv.GEN_AI_REQUEST_MODEL: about.model}
