@@ -273,6 +273,7 @@ class Decision:
     spared: tuple[Spared, ...] = ()
     over: bool = False  # the final text was given often enough: HTTP 400 from now on
     exempted: tuple[str, ...] = ()  # labels of the exemptions that held something back
+    scope: str = ""  # of the tenant's budget that is nearly used up
     errors: tuple[str, ...] = ()  # rules whose detector raised; the turn goes on without them
 
     @property

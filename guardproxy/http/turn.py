@@ -141,7 +141,10 @@ class Turn:
         exempt: tuple[ScopedExemption, ...] = ()
         if self.seen.exempt or self.seen.degraded:
             exempt = await proxy.books.exemptions.of(self.ask, self.seen, self.opening.org, proxy.printer)
-        self.decision = policies.decide(self.seen, self.chosen.policy, lost=lost, exempt=exempt, due=self.dues)
+        tooled = bool(self.ask.tools)
+        self.decision = policies.decide(
+            self.seen, self.chosen.policy, lost=lost, exempt=exempt, due=self.dues, tooled=tooled
+        )
         if self.decision.exempted:
             proxy.books.exemptions.hit(self.opening.org, self.decision.exempted)
         cleaned = preparing.clean(self) if self._cleans and self.seen.admitted and not self.seen.panic else ()
