@@ -13,7 +13,7 @@ from guardproxy.core.budget import Limit
 from guardproxy.core.denial import denied
 from guardproxy.core.detectors import NEEDS, RULES, SPECIFICITY, default_settings
 from guardproxy.core.detectors._signs import signs
-from guardproxy.core.model import NO_FP, Decision, Episode, Finding, Rung, Trail, Triple
+from guardproxy.core.model import NO_FP, Decision, Episode, Finding, Kind, Rung, Trail, Triple
 from guardproxy.core.scoped_exemption import ScopedExemption
 from guardproxy.core.tenant_budget import Due, overspent
 from guardproxy.core.terms import Approvals, Checkpoints, Final
@@ -108,11 +108,13 @@ def decide(
     lost: bool = False,
     exempt: Sequence[ScopedExemption] = (),
     due: Sequence[Due] = (),
+    tooled: bool = True,
 ) -> Decision:
     """The decision on a turn, from what the store answered.
 
     `lost`: advice was given, but its place is no longer in the conversation (compaction): live advice is given again.
     `exempt`: the exemptions that stand for this run. `due`: the tenant's budgets that it counts against.
+    `tooled`: the request offers tools.
     """
     if view.panic:
         return Decision("pass", reason="every intervention is switched off (panic)")
@@ -131,7 +133,7 @@ def decide(
     spared, further = sparing.held_back(view, trail, found, policy.detectors)
     errors += further
     forgot = _forgetful(view, policy) if view.equal else None
-    judged = [_budget(trail, view, policy), _overspent(view, policy, due), forgot]
+    judged = [_budget(trail, view, policy, tooled=tooled), _overspent(view, policy, due), forgot]
     held = None
     if exempt:
         found, held = scoped_exemption.part(found, trail, exempt, SPECIFICITY, past)
@@ -171,7 +173,7 @@ def _closed(view: View, policy: Policy) -> Decision:
     return Decision("cut", Rung.CUT, view.closed_by, view.answers, reason, over=over)
 
 
-def _budget(trail: Trail, view: View, policy: Policy) -> Decision | None:
+def _budget(trail: Trail, view: View, policy: Policy, *, tooled: bool) -> Decision | None:
     reached = budget.judge(trail, view, policy.limits)
     if reached:
         limit, count = reached
@@ -181,12 +183,13 @@ def _budget(trail: Trail, view: View, policy: Policy) -> Decision | None:
         action = "deny" if rung is Rung.CUT else ACTIONS[rung]
         return Decision(action, rung, rule, count, reason)
     spent = budget.last_affordable(view)
-    if spent is None:
-        return None
+    if spent is None or not (tooled or any(step.kind is Kind.CALL for step in trail.steps)):
+        return None  # a question by itself, or a chat: nothing is going on that could be ended
     line, row = spent.line, budget.DIMENSIONS[spent.line.dimension]
     standing = f"{row.show(spent.used)} of {row.show(line.limit)} used"
     reason = f"limit {row.setting} ({line.scope}): {standing}, this is the last turn that fits"
-    return Decision("finalize", Rung.FINALIZE, f"budget.{row.setting}", spent.used, reason)
+    whose = line.scope if line.key else ""
+    return Decision("finalize", Rung.FINALIZE, f"budget.{row.setting}", spent.used, reason, scope=whose)
 
 
 def _overspent(view: View, policy: Policy, due: Sequence[Due]) -> Decision | None:

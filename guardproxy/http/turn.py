@@ -141,7 +141,10 @@ class Turn:
         exempt: tuple[ScopedExemption, ...] = ()
         if self.seen.exempt or self.seen.degraded:
             exempt = await proxy.books.exemptions.of(self.ask, self.seen, self.opening.org, proxy.printer)
-        self.decision = policies.decide(self.seen, self.chosen.policy, lost=lost, exempt=exempt, due=self.dues)
+        tooled = bool(self.ask.tools)
+        self.decision = policies.decide(
+            self.seen, self.chosen.policy, lost=lost, exempt=exempt, due=self.dues, tooled=tooled
+        )
         if self.decision.exempted:
             proxy.books.exemptions.hit(self.opening.org, self.decision.exempted)
         cleaned = preparing.clean(self) if self._cleans and self.seen.admitted and not self.seen.panic else ()
@@ -165,7 +168,8 @@ class Turn:
 
     def _edits(self, cleaned: tuple[Edit, ...]) -> tuple[Edit, ...]:
         ask, view, put_back = self.ask, self.seen, self.put_back
-        splice = (SpliceUsage(),) if ask.may_splice_usage and self.chosen.policy.splice_usage else ()
+        asks = ask.may_splice_usage or (self.dues and room.hides(self))
+        splice = (SpliceUsage(),) if asks and self.chosen.policy.splice_usage else ()
         if self.decision.action == "pass" and not (cleaned or put_back):  # most turns
             return (*self.shrunk, *splice)
         if self.decision.ends:

@@ -245,6 +245,14 @@ def test_a_budget_summary_names_the_limit() -> None:
     assert "limits" in advice.summary("en", decision, PROGRESS)
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_run_is_told_whose_limit_ends_it(language: str) -> None:
+    of_run = Decision("finalize", Rung.FINALIZE, "budget.requests", 5, "4 of 5")
+    texts = [advice.finalize(language, one, FACTS) for one in (of_run, replace(of_run, scope="team"))]
+
+    assert ["team" in text for text in texts] == [False, True]
+
+
 def test_the_languages_have_the_same_words_with_the_same_places() -> None:
     def places(text: object) -> set[str]:
         return {field for _, field, _, _ in string.Formatter().parse(str(text)) if field}

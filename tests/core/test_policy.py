@@ -17,7 +17,7 @@ from guardproxy.core.episode import APART, pack_episode
 from guardproxy.core.model import Decision, Line, Rung, Triple
 from guardproxy.core.policy import PROFILES, Policy, decide
 from guardproxy.core.view import Spent, View
-from tests.core.talk import steps, view_of
+from tests.core.talk import PRINTER, steps, view_of
 
 PLAIN = Policy()
 QUIET = Policy(detectors={})
@@ -166,6 +166,18 @@ def test_budgets(name: str) -> None:
     decision = decide(view_of(steps("a"), spent=spent(*lines), counts=counts), policy)
 
     assert (decision.action, decision.rule) == expected
+
+
+@pytest.mark.parametrize("key", ["", "d:org:"])
+def test_a_question_by_itself_is_not_finalized(key: str) -> None:
+    """No tools, no steps: it is answered as it was asked. What is at work is told whose limit it is that ends it."""
+    (last,) = spent(("org" if key else "session", "requests", 1, 2, 1, 1))
+    lines = (last._replace(line=last.line._replace(key=key)),)
+    for ring, tooled, expected in [("", False, "pass"), ("", True, "finalize"), ("a", False, "finalize")]:
+        decision = decide(view_of(steps(ring), spent=lines), Policy(), tooled=tooled)
+        assert (decision.action, decision.scope) == (expected, "org" if key and expected == "finalize" else "")
+    talk = (*steps("a a a"), PRINTER.boundary(0), PRINTER.text_step("done", "and now?", at_ms=0))
+    assert decide(view_of(talk, spent=lines), Policy(), tooled=False).action == "pass", "a chat goes on"
 
 
 def test_the_higher_rung_speaks() -> None:

@@ -114,6 +114,26 @@ async def test_who_is_not_told(store: Store, why: str) -> None:
         assert TOLD not in str([got.body for got in running.provider.got])
 
 
+@pytest.mark.parametrize("scope", ["org", "model"])
+async def test_the_last_request_that_fits_ends_a_run_in_words_that_name_the_limit(store: Store, scope: str) -> None:
+    """A chat, or a question by itself, is left as it is: nothing is going on there that could be ended."""
+    budgets = [{"scope": scope, "dimension": "requests", "limit": 3, "window": "day"}]
+    async with live(store, budgets=budgets) as running:
+        chat = Agent(running, tools=False)
+        told = [await Agent(running, tools=False).turn(), await chat.turn(), await chat.turn()]
+        assert [(answer.status, answer.verdict) for answer in told] == [(200, "pass")] * 3
+        assert (await running.post({"model": "m", "messages": chat.messages})).status == 400, "it was the last"
+        assert not any("x-guardproxy-edit" in answer.headers for answer in told)
+        assert GUARD_MARK not in str([got.body for got in running.provider.got])
+    async with live(store, budgets=[{**budgets[0], "window": "total", "limit": 2}]) as running:
+        reading(running)
+        agent = Agent(running)
+        await agent.turn()
+        assert (await agent.turn()).headers["x-guardproxy-edit"] == "advice,tools,calls"
+        said = agent.sent()[-1].partition(GUARD_MARK)[2]
+        assert f"the limit of the {scope} that this run draws on is nearly reached (limit requests" in said
+
+
 @asynccontextmanager
 async def receiver() -> AsyncIterator[tuple[str, list[Json]]]:
     got: list[Json] = []

@@ -256,8 +256,9 @@ def block(finding: Finding) -> str:
 def _reason(words: ModuleType, decision: Decision, facts: Facts) -> str:
     finding = decision.finding
     if finding is None or finding.rule not in words.RULES:
-        template = words.BUDGET if decision.rule.startswith("budget.") else words.REFUSED_CALLS
-        return str(template).format(reason=harmless(decision.reason))
+        limit = words.BUDGET_OF if decision.scope else words.BUDGET
+        template = limit if decision.rule.startswith("budget.") else words.REFUSED_CALLS
+        return str(template).format(reason=harmless(decision.reason), scope=decision.scope)
     return _fill(words.RULES[finding.rule], finding, facts)
 
 

@@ -71,6 +71,7 @@ FIRM_WAYS = (
     "one different next step; if there is none, answer with what is known and name what is missing."
 )
 BUDGET = "the limit of this run is nearly reached ({reason})."
+BUDGET_OF = "the limit of the {scope} that this run draws on is nearly reached ({reason})."
 FINALIZE = (
     "No further calls are possible in this turn. Answer now with what is known: what was done, what was found, what is "
     "still open and what would be needed for it."

@@ -16,4 +16,5 @@ def carry_out(decision: Decision, ask: Ask, context: Context) -> tuple[Edit, ...
     """The request for an answer, the ban on calls, and what to say if the answer is empty."""
     text = advice.finalize(context.language, decision, facts(decision, ask, context))
     fallback = advice.summary(context.language, decision, progress(ask, decision))
-    return (*append(ask, text), ForbidTools(), DropCalls(fallback))
+    forbid = (ForbidTools(),) if ask.tools else ()  # an edit that changes nothing is not said to be one
+    return (*append(ask, text), *forbid, DropCalls(fallback))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -29,6 +30,12 @@ def test_three_edits(language: str, more: dict[str, object]) -> None:
     if more:
         assert "7 of 8 used" in advice.text
         assert "7 of 8 used" in drop.text
+
+
+def test_where_no_tools_are_offered_none_are_forbidden() -> None:
+    edits = finalize.carry_out(decision("finalize"), replace(ask(*RUN), tools=()), context())
+
+    assert [type(edit) for edit in edits] == [AppendText, DropCalls]
 
 
 def test_without_a_place_for_words_calls_are_forbidden_all_the_same() -> None:
