@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from guardproxy.core.model import Rung
 from guardproxy.core.view import Closing
 from guardproxy.errors import GuardError, StoreError
-from guardproxy.http import charging, closing, own_words, remembering, reporting, soft_limits, unread
+from guardproxy.http import charging, closing, own_words, remembering, reporting, run_events, soft_limits, unread
 from guardproxy.telemetry.record import record_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def _settle(turn: Turn) -> None:
     if not view.admitted or view.closed:
         if (by := closing.paused_by(turn)) and not view.closed:
             proxy.spawn(_pause(turn, by))  # nothing was held, so there is nothing to settle it with
+        if turn.decision.rung is Rung.CUT:
+            run_events.refused(turn)
         proxy.books.charge(turn.opening.org, turn.opening.payer, charging.charge(turn, report).numbers())
         if turn.decision.refused is not None and turn.decision.rung is Rung.CUT and not view.degraded:
             proxy.spawn(_refused(turn, record_of(report)))
@@ -51,10 +53,8 @@ def _settle(turn: Turn) -> None:
     told = closing.closing_of(turn, view, report)
     if turn.dues:
         soft_limits.settled(turn, told.spent)
-    if told.close or told.pause:
-        kind = "run.cut" if told.close else "run.paused"
-        data = {"rule": turn.decision.rule, "reason": turn.decision.reason, "turn": view.turn, "thread": view.thread}
-        proxy.tell(kind, told.org, view.session, told.token, data)
+    if turn.decision.rung is Rung.CUT:
+        run_events.ended(turn, told)
     if not proxy.books.settle_soon(told, partial(_answered, turn, told)):
         proxy.spawn(_settle_later(turn, told))
 
@@ -72,8 +72,7 @@ async def _pause(turn: Turn, by: str) -> None:
     view, decision, proxy = turn.seen, turn.decision, turn.proxy
     with suppress(StoreError, GuardError):  # the next request is refused as this one was, and asks again
         await proxy.books.runs.pause(turn.opening.org, view.session, by, decision.reason, who=by)
-        about = {"rule": decision.rule, "reason": decision.reason, "turn": view.turn, "thread": view.thread}
-        proxy.tell("run.paused", turn.opening.org, view.session, turn.opening.token, about)
+        run_events.tell(turn, "run.paused", turn.opening.token)
 
 
 def _answered(turn: Turn, told: Closing, went_well: bool) -> None:  # noqa: FBT001  # a callback's one argument

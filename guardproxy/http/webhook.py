@@ -33,7 +33,8 @@ KNOWN = 4096
 """Ids of events that are remembered, so that each is sent once however often it is told."""
 
 _RUN = {
-    "rule": "why: `completion.NAME` of a check, `budget.NAME` of a limit, `operator` of a person, else the loop's rule",
+    "rule": "why: `completion.NAME` of a check, `budget.NAME` of a limit of the run, `operator` of a person, else the "
+    "loop's rule",
     "reason": "the same in words, without content",
     "turn": "number of the turn that ended so",
     "thread": "the conversation in the session",
