@@ -218,7 +218,8 @@ def _trace(given: argparse.Namespace) -> int:
     if given.source:
         trace.show_file(given.source, given.session, "" if given.org == "default" else given.org)
         return OK
-    trace.show(_reaching(given), given.org, given.session, reach.options(given.config, given.data_dir))
+    where = reach.options(given.config, given.data_dir, given.org)
+    trace.show(_reaching(given), given.org, given.session, where)
     return OK
 
 

@@ -17,13 +17,13 @@ from pydantic import Field, ValidationError, model_validator
 from guardproxy import _document, _hosts, _policies, _regular, _sections, _upstreams, _vain, price_file
 from guardproxy._budgets import Budgets
 from guardproxy._policies import InForce, Policies, PolicySection
+from guardproxy._prices import Prices
 from guardproxy._settings import (
     Admin,
     Auth,
     Listen,
     Outgoing,
     Overload,
-    Prices,
     Section,
     StoreSection,
     Upstream,

@@ -249,7 +249,7 @@ def _show_session(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import in_words, reach  # noqa: PLC0415
 
     run = _with_runs(config, given.org, lambda runs: runs.shown(given.subject))
-    print("\n".join(in_words.paragraphs(run, reach.options(given.config, given.data_dir))))
+    print("\n".join(in_words.paragraphs(run, reach.options(given.config, given.data_dir, given.org))))
 
 
 def _steer(config: Config, given: argparse.Namespace) -> None:

@@ -54,8 +54,10 @@ FIELDS: Mapping[str, str] = {
 PRIORITY = "_priority"
 """End of the name of a price of requests that ask to be served first."""
 
-REQUEST = "input_cost_per_request"
-"""A field of an entry: what a request costs beside its tokens, in dollars."""
+REQUEST, SEARCH = "input_cost_per_request", "search_context_cost_per_query"
+FILE_SEARCHES = "file_search_cost_per_1k_calls"
+"""Fields of an entry: what a request, a thousand searches in files, and a search in the web (by how much of it is read)
+cost beside tokens, in dollars."""
 
 NEEDED = ("input_cost_per_token", "output_cost_per_token")
 """Without these an entry does not say what a chat costs."""
@@ -182,7 +184,7 @@ def _rates(entry: object) -> Rates | None:
         if mode in WORDS:
             raise ValueError(f"has no {missing[0]}")
         return None
-    below = base = Rates(**prices, request=_price(REQUEST, entry.get(REQUEST) or 0))
+    below = base = Rates(**prices, **_pieces(entry))
     tiers = []
     for above, more in steps:
         below = replace(below, **more)
@@ -228,6 +230,18 @@ def _by_range(entry: Mapping[str, object]) -> Iterator[Step]:
 def _prices(entry: Mapping[str, object]) -> dict[str, Any]:
     """The fields of `Rates` that an entry, or a step of its `tiered_pricing`, has a price for."""
     return {field: _price(name, entry[name]) for name, field in FIELDS.items() if entry.get(name) is not None}
+
+
+def _pieces(entry: Mapping[str, object]) -> dict[str, Any]:
+    """What is sold by the piece, in micro-dollars; of several prices of a search the highest."""
+    listed, thousand = entry.get(SEARCH), entry.get(FILE_SEARCHES) or 0
+    searches = [_price(SEARCH, one or 0) for one in listed.values()] if isinstance(listed, dict) else []
+    found = {
+        "request": _price(REQUEST, entry.get(REQUEST) or 0),
+        "file_search": _price(FILE_SEARCHES, thousand / 1000 if isinstance(thousand, int | float) else thousand),
+        "search": max(searches, default=0.0),
+    }
+    return {name: price for name, price in found.items() if price}
 
 
 def _price(name: str, value: object) -> float:

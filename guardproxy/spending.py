@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from guardproxy.core.commands import of
 from guardproxy.errors import BadAsk, ConfigError
 
 if TYPE_CHECKING:
@@ -107,7 +108,8 @@ def _list(admin: Admin, given: argparse.Namespace) -> None:
         print(json.dumps(list(found), ensure_ascii=False, indent=2))
         return
     heads = ("budget", "of", "for", "counted", "window", "limit", "used", "held", "resets", "soft")
-    terminal.show(heads, map(_row, found), f"org {given.org} has no budget; guardproxy budgets set makes one")
+    none = f"org {given.org} has no budget; guardproxy budgets set{of(given.org)} makes one"
+    terminal.show(heads, map(_row, found), none)
 
 
 def _row(one: Mapping[str, Any]) -> tuple[str, ...]:

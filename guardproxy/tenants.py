@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from guardproxy.core.commands import of
 from guardproxy.errors import BadAsk, ConfigError, GuardError
 
 if TYPE_CHECKING:
@@ -187,8 +188,9 @@ def _list_keys(admin: Admin, given: argparse.Namespace) -> None:
     from guardproxy.http import asking, terminal  # noqa: PLC0415
 
     keys = asking.pages(admin, "/keys", {"org": given.org})
+    none = f"org {given.org} has no key; guardproxy keys create{of(given.org)} makes one"
     heads = ("key", "secret", "name", "team", "state", "expires", "models", "made", "by")
-    terminal.show(heads, (_row(one) for one in keys), f"org {given.org} has no key; guardproxy keys create makes one")
+    terminal.show(heads, (_row(one) for one in keys), none)
 
 
 def _row(key: Mapping[str, Any]) -> tuple[str, ...]:

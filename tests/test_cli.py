@@ -94,8 +94,16 @@ def test_trace_of_an_unknown_session(capsys: pytest.CaptureFixture[str], tmp_pat
     code, out, err = run(capsys, "trace", "nobody", "--data-dir", str(tmp_path / "data"))
 
     assert (code, out) == (1, "")
-    told = f"it has none at all (the store in {tmp_path / 'data'} was asked; that of another proxy is reached with "
+    told = "it has none at all; that is org default, another is asked with --org NAME (?org=NAME in the admin API) "
+    told += f"(the store in {tmp_path / 'data'} was asked; that of another proxy is reached with "
     assert err == f"guardproxy: the store has no session 'nobody'; {told}its --config FILE or --data-dir DIR)\n"
+
+
+def test_trace_prints_commands_that_reach_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told: list[tuple[str, ...]] = []
+    monkeypatch.setattr("guardproxy.http.trace.show", lambda _config, *words: told.append(words))
+    assert cli.main(["trace", "s", "--org", "acme", "--data-dir", str(tmp_path)]) == 0
+    assert told == [("acme", "s", f" --data-dir {tmp_path} --org acme")]
 
 
 @pytest.mark.parametrize("command", [["trace", "s"], ["false-alarm", "s"], ["false-alarms"]], ids=lambda one: one[0])

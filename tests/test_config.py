@@ -358,6 +358,8 @@ prices:
       output_audio: 8
       output_image: 9
       thousand_requests: 12
+      thousand_searches: 10
+      thousand_file_searches: 2.5
       tiers: [{above: 100, input: 10}, {above: 200, output: 20, cached_input: 3}]
 """
 
@@ -372,6 +374,7 @@ def test_all_kinds_of_prices(tmp_path: Path) -> None:
     most = Rates(
         1, 2, 0, cache_write_1h=4, reasoning=5, audio=6, image=7, audio_output=8, image_output=9, request=12_000
     )
+    most = replace(most, search=10_000, file_search=2500)
     one = replace(most, input=10)
 
     assert table == {

@@ -26,7 +26,7 @@ FILLED: dict[type, tuple[tuple[Filler, ...], dict[str, str]]] = {
     View: ((_codec._view,), {"degraded": "a store that answers is not away; local memory says so"}),
     TurnReport: (
         (reporting.report_of, reporting._more, reporting.finish, charging.charge, Telemetry._report),
-        {"retries": "counted as they happen: `Proxy._retried`"},
+        {},
     ),
     Closing: ((closing.closing_of,), {"close_session": "no turn cuts a session: operators and budgets do"}),
 }

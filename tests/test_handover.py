@@ -257,6 +257,23 @@ def test_that_there_are_others_elsewhere_is_said(file: Path, run: Run, key: byte
         assert "other organisations" not in run(kind, "list", "--org", "acme")[1]
 
 
+def test_what_lets_a_run_of_another_organisation_go_on_can_be_typed(file: Path, run: Run) -> None:
+    """As it is printed: with whose it is."""
+
+    async def acme(store: Store) -> None:
+        agent = Agent(store, session="k1:errs")
+        await store.begin(agent.opening(org="acme"))
+
+    do(file, acme)
+    assert run("sessions", "pause", "k1:errs", "--org", "acme")[0] == 0
+    told = run("sessions", "show", "k1:errs", "--org", "acme")[1]
+    printed = re.findall(r"to go on +guardproxy (.*)", told)
+    assert printed == [f"sessions resume k1:errs --config {file} --org acme"]
+    code, _, err = run("sessions", "resume", "k1:errs")
+    assert (code, "that is org default, another is asked with --org NAME" in err) == (1, True)
+    assert run(*printed[0].split())[1].startswith("session k1:errs may go on")
+
+
 def test_no_run(run: Run) -> None:
     """It may be the wrong store: which was asked is said, and how another one is."""
     assert re.fullmatch(

@@ -39,7 +39,7 @@ ENTRIES: dict[str, tuple[dict[str, Any], Rates | None]] = {
             "search_context_cost_per_query": {"search_context_size_high": 0.01},
             "supports_vision": True,
         },
-        Rates(3.0, 15.0, 0.3, 3.75, cache_write_1h=6.0, reasoning=20.0),
+        Rates(3.0, 15.0, 0.3, 3.75, cache_write_1h=6.0, reasoning=20.0, search=10_000.0),
     ),
     "tiers by name": (
         {
@@ -78,9 +78,22 @@ ENTRIES: dict[str, tuple[dict[str, Any], Rates | None]] = {
             "input_cost_per_image_token": 8e-6,
             "output_cost_per_image_token": 3.2e-5,
             "input_cost_per_request": 0.012,
+            "search_context_cost_per_query": {"search_context_size_low": 0.005, "search_context_size_high": 0.014},
+            "file_search_cost_per_1k_calls": 2.5,
         },
-        Rates(3.0, 15.0, audio=32.0, audio_output=64.0, image=8.0, image_output=32.0, request=12_000.0),
+        Rates(
+            3.0,
+            15.0,
+            audio=32.0,
+            audio_output=64.0,
+            image=8.0,
+            image_output=32.0,
+            request=12_000.0,
+            search=14_000.0,
+            file_search=2500.0,
+        ),
     ),
+    "searches of no price": ({**BOTH, "search_context_cost_per_query": {}}, Rates(3.0, 15.0)),
     "sold by the request alone": ({"mode": "chat", "input_cost_per_request": 0.012}, None),
     "a tier that begins at its number": (
         {**BOTH, "litellm_provider": "xai", "input_cost_per_token_above_128k_tokens": 6e-6},

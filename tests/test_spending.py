@@ -105,7 +105,7 @@ def test_a_life(run: Run) -> None:
 def test_the_files_budgets_are_shown_for_the_default_org(run: Run) -> None:
     code, out, _ = run("budgets", "list")
     assert (code, out.splitlines()[1].split()[1:5]) == (0, ["file", "org", "requests", "day"])
-    assert "has no budget; guardproxy budgets set makes one" in run("budgets", "list", "--org", "acme")[1]
+    assert "has no budget; guardproxy budgets set --org acme makes one" in run("budgets", "list", "--org", "acme")[1]
 
 
 WRONG = [

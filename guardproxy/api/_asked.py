@@ -165,7 +165,9 @@ def count(parsed: Mapping[str, object], key: str) -> int | None:
 
 
 def usage_wish(parsed: Mapping[str, object]) -> tuple[bool, bool]:
-    """(the client asked for stream usage, we may ask in its place). An explicit false is respected."""
+    """(the client asked for stream usage, we may ask in its place). An explicit false is respected,
+    but where budgets need to know (`http.room`).
+    """
     options = parsed.get("stream_options")
     if options is None:
         return False, True

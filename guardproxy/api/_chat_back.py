@@ -195,7 +195,8 @@ def _is_result(raw: bytes, span: Span) -> bool:
 def unsay(raw: bytes, text: bytes, at: int, words: str) -> list[Splice]:
     """Take words from the beginning of a message's content, and the gap after them; nothing where they are not there.
 
-    Where nothing but calls is left, the content is null, as providers have it.
+    Where nothing but calls is left, the content is null, as providers have it; where nothing at all would be, the words
+    stay, since they refuse a message without any.
     """
     members = _splice.members(text, at)
     span = members.get("content")
@@ -214,8 +215,8 @@ def unsay(raw: bytes, text: bytes, at: int, words: str) -> list[Splice]:
     if found is None:
         return []
     rest = content[len(found) :].removeprefix(GAP)
-    if not rest and members.keys() & CALLS:
-        return [(start, end, b"null")]
+    if not rest and members:
+        return [(start, end, b"null")] if members.keys() & CALLS else []
     cut = offset(raw[start + 1 : end - 1], len(content) - len(rest))
     return [(start + 1, start + 1 + cut, b"")]
 

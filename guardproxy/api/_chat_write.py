@@ -32,7 +32,7 @@ def write(ask: Ask, edits: Sequence[Edit]) -> bytes:
             splices += request.forbid()
         elif isinstance(edit, LimitOutput):
             splices += request.limit_output(edit.tokens, ask.model)
-        elif isinstance(edit, SpliceUsage) and ask.may_splice_usage:
+        elif isinstance(edit, SpliceUsage) and ask.stream and not ask.wants_usage:
             splices += request.ask_usage()
     if changes := _Changes(edits):
         splices += request.messages(changes)

@@ -88,7 +88,7 @@ class Items:
             gone |= {at for at in range(place.start, place.end) if kind_of(items[at]) == "message" or alone}
             gone.discard(-1 if kept is None else kept)
         if put.calls:
-            found += self._calls(place, put.calls)
+            found += self._calls(place, put.calls, gone)
         if put.after:
             found += self._results(place, put)
         self._gone |= gone
@@ -126,25 +126,26 @@ class Items:
         within = any(first < start < last for start, _, _ in others)
         return found if within else [(first, last, b""), *found]
 
-    def _calls(self, place: Place, calls: Sequence[tuple[int, bytes]]) -> list[Splice]:
-        """The calls at their places among those of the message."""
+    def _calls(self, place: Place, calls: Sequence[tuple[int, bytes]], gone: Collection[int]) -> list[Splice]:
+        """The calls at their places among those of the message; `gone`: what of it was said by answers before."""
+        begins = next((at for at in range(place.start, place.end) if at not in gone), place.start)
         own = [at for at in range(place.start, place.end) if kind_of(self._history.items[at]) in CALLS]
         found: list[Splice] = []
         taken: set[int] = set()
         known = {
             str(self._history.items[at].get("id") or ""): self._spans[at][1] for at in range(place.start, place.end)
         }
-        known[""] = 0  # in front
+        known[""] = self._spans[begins - 1][1] if begins else 0  # in front of the answer itself
         for number, (where, kept) in enumerate(sorted(calls, key=lambda call: call[0])):
             behind, raw = _referred(kept)
             if behind in known:
                 at = known[behind]
                 known |= {str(item["id"]): at for item in items_in(raw) if item.get("id")}
-                start = self._spans[place.start][0]
+                start = self._spans[0][0]
                 found.append((at, at, b"," + flat(raw)) if at else (start, start, flat(raw) + b","))
                 continue
             seen = where - number  # of the message's own calls, those that stand before it
-            bare = self._bare(own[seen - 1] + 1 if 0 < seen <= len(own) else place.start, place.end, taken)
+            bare = self._bare(own[seen - 1] + 1 if 0 < seen <= len(own) else begins, place.end, taken)
             if bare is not None:
                 taken.add(bare)
                 found.append((self._spans[bare][1], self._spans[bare][1], b"," + flat(raw)))

@@ -18,7 +18,7 @@ from guardproxy.api._sse import data_of, with_data
 _KEYS = {
     "": frozenset(("type", "item", "response", "output", "output_index", "item_id")),
     "response": frozenset(("output",)),
-    "item": frozenset(("type", "id", "call_id", "name", "arguments", "input", "action", "operation")),
+    "item": frozenset("type id call_id name namespace arguments input action operation".split()),
 }
 """By place: the keys that lead to a call."""
 

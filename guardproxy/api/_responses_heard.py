@@ -13,7 +13,7 @@ from guardproxy.api._messages import calls_of
 from guardproxy.api._responses_items import CALLS, HOSTED, Fields, call_of, kind_of, text_in
 from guardproxy.core.model import Call
 
-_SAID = ("name", "arguments", "input", "action", "operation")
+_SAID = ("name", "namespace", "arguments", "input", "action", "operation")
 """What a call says, in any of its kinds."""
 
 

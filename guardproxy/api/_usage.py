@@ -34,9 +34,18 @@ _NO_MEDIA: Mapping[str, Any] = {}
 def usage_of(value: object) -> Usage | None:
     """The usage object of an answer or chunk; None where it holds no count."""
     found = _counted(value) if isinstance(value, dict) else None
+    if found is not None and (searches := _searches(value)):  # type: ignore[arg-type]
+        found = replace(found, searches=searches)
     if found is not None and _STEPS in value:  # type: ignore[operator]  # nothing is found of what is none
         found = _with_steps(found, value[_STEPS])  # type: ignore[index]
     return found
+
+
+def _searches(value: Mapping[str, object]) -> int:
+    """Searches in the web: Anthropic's place for them, and Perplexity's."""
+    tools = value.get("server_tool_use")
+    told = _count(tools, "web_search_requests") if isinstance(tools, dict) else _count(value, "num_search_queries")
+    return told or 0
 
 
 def _with_steps(usage: Usage, steps: object) -> Usage:
@@ -102,6 +111,8 @@ def merge(old: Usage | None, new: Usage | None) -> Usage | None:
         audio_output=max(old.audio_output, new.audio_output),
         image_output=max(old.image_output, new.image_output),
         others=max(old.others, new.others, key=len),
+        searches=max(old.searches, new.searches),
+        file_searches=max(old.file_searches, new.file_searches),
     )
 
 

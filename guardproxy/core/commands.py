@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import shlex
 
+from guardproxy.core.tenant import DEFAULT_ORG
+
 RAISED = {
     "turns": "--turns N",
     "tool_calls": "--tool-calls N",
@@ -31,6 +33,16 @@ UNSAFE = frozenset("<>`")
 def command(*words: str, where: str = "") -> str:
     """A command of ours. `where`: the options with which it reaches the store of this proxy, with a blank in front."""
     return " ".join(["guardproxy", *map(_word, words)]) + where
+
+
+def of(org: str) -> str:
+    """The option that says whose it is; with a blank in front, "" where that need not be said."""
+    return f" --org {shlex.quote(org)}" if org != DEFAULT_ORG else ""
+
+
+def whose(org: str) -> str:
+    """Said where `org` has not what was looked for: another may have it, and how that one is asked."""
+    return f"that is org {org}, another is asked with --org NAME (?org=NAME in the admin API)"
 
 
 def go_on(session: str, paused_by: str, about: str = "", where: str = "") -> str:

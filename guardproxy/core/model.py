@@ -225,7 +225,7 @@ class Usage:
 
     `input` includes cached ones and cache writes, sound and pictures; `output` includes reasoning, sound and pictures,
     of which -1 = the provider did not say; `cache_write` one-hour writes. `others`: what other models used, which is in
-    all of these, too.
+    all of these, too. `searches`, `file_searches`: of the provider's own tools, no tokens.
     """
 
     input: int = 0
@@ -240,6 +240,8 @@ class Usage:
     audio_output: int = -1
     image_output: int = -1
     others: tuple[tuple[str, Usage], ...] = ()
+    searches: int = 0
+    file_searches: int = 0
 
 
 class Line(NamedTuple):  # a tuple: nine are made for every request, and sent as they are

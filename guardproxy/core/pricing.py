@@ -5,7 +5,8 @@ A rate in dollars per million tokens is the same number as micro-dollars per tok
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ class Rates:
 
     -1 is "no price of its own": cached tokens, cache writes, sound and pictures cost what `input` does, one-hour
     writes what `cache_write` does, reasoning and what is said or drawn what `output` does. `tiers`: the rates of longer
-    inputs, the longest first. `request`: micro-dollars of each request, beside its tokens.
+    inputs, the longest first. `request`, `search`, `file_search`: micro-dollars of each, beside its tokens.
     """
 
     input: float
@@ -47,6 +48,8 @@ class Rates:
     audio_output: float = -1.0
     image_output: float = -1.0
     request: float = 0.0
+    search: float = 0.0
+    file_search: float = 0.0
 
     def at(self, tokens: int) -> Rates:
         """The rates of an input of so many tokens: all of them are priced by the tier that the input is in."""
@@ -90,6 +93,8 @@ def cost(rates: Rates, usage: Usage) -> int:
         amount += _made(rates, usage)
     if rates.request and (usage.input or usage.output):
         amount += rates.request
+    if usage.searches or usage.file_searches:
+        amount += usage.searches * rates.search + usage.file_searches * rates.file_search
     if usage.cached or usage.cache_write or usage.audio or usage.image:
         amount += _input(rates, usage)
     elif usage.input > 0:
@@ -132,7 +137,8 @@ def hold(rates: Rates, given: int, most: int) -> int:
 
     The same rates, and of each the dearest that may apply: the tier that the input can reach (`REACH`), input that is
     written to the cache, output that is all reasoning, or all sound. What a one-hour cache write costs more is settled,
-    not held; so is what sound and pictures cost in the input: as bytes of a request they are many times their tokens.
+    not held; so are searches, of which nobody knows how many there will be, and what sound and pictures cost in the
+    input: as bytes of a request they are many times their tokens.
     """
     reach = given * REACH
     if not rates.tiers or reach <= rates.tiers[-1].above:
@@ -146,9 +152,25 @@ def _hold(rates: Rates, given: int, most: int) -> int:
     return int(-(-(amount - DUST) // 1)) if amount > 0 else 0
 
 
+def searched(usage: Usage, tools: Sequence[str]) -> Usage:
+    """The same with the searches among the provider's own tools that it has used, where the usage does not say so."""
+    if not tools:
+        return usage
+    searches, files = max(usage.searches, tools.count("web_search")), tools.count("file_search")
+    return replace(usage, searches=searches, file_searches=files)
+
+
 def estimate_input(size: int, factor: float = 1.0) -> int:
     """Tokens of a request body of `size` bytes."""
     return max(1, int(size / BYTES_PER_TOKEN * factor))
+
+
+def thinks(model: str) -> bool:
+    """Whether a model thinks where nobody sees it: most of its output may be in no chunk of a stream."""
+    return _THINKING.match(model) is not None
+
+
+_THINKING = re.compile(r"(?i)(?:.*/)?(?:o\d|gpt-[5-9]|gemini-(?:2\.5|[3-9])|grok-[3-9])")
 
 
 def estimate_output(characters: int) -> int:

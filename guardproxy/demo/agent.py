@@ -112,13 +112,14 @@ def _executed(call: Mapping[str, Any], toolbox: Toolbox) -> CallRecord:
 def _record(
     turn: int, began: float, calls: Sequence[CallRecord], headers: Mapping[str, str], tokens: int, status: int
 ) -> TurnRecord:
+    took_ms = int((time.monotonic() - began) * 1000)
     return TurnRecord(
         turn=turn,
-        at_ms=0,
+        at_ms=int(time.time() * 1000) - took_ms,
         thread="main",
         calls=list(calls),
         results=[],
-        latency_ms=int((time.monotonic() - began) * 1000),
+        latency_ms=took_ms,
         input_tokens=tokens,
         output_tokens=0,
         cost_microusd=0,

@@ -98,7 +98,8 @@ def compare(console: Console) -> list[Result]:
             if proxy is not None:
                 join(run, proxy.records(run.session, len(run.records)))
             console.print(loop_table(run.records, title=f"{title}: {script.name}, “{script.task}”"))
-            console.print(f"the agent's answer ({run.ended}): {run.text}\n", markup=False)
+            said = run.text if proxy is None else proxy.lasting(run.text)
+            console.print(f"the agent's answer ({run.ended}): {said}\n", markup=False)
             runs[script.name] = run
         return runs
 

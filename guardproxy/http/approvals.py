@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from guardproxy.core import commands
 from guardproxy.core.budget import duration
 from guardproxy.core.model import Call
 from guardproxy.core.scoped_exemption import moment
@@ -123,7 +124,8 @@ class Desk:
     async def _unknown(self, approval: str) -> GuardError:
         waiting = [one.approval.id for one in await self.listed()][:5]
         told = f"; waiting are {', '.join(waiting)}" if waiting else "; none is waiting"
-        return GuardError(f"there is no approval {approval[:CELL]!r}{told}", status=404, code="not_found")
+        told = f"there is no approval {approval[:CELL]!r}{told}; {commands.whose(visible(self._org))}"
+        return GuardError(told, status=404, code="not_found")
 
     def _open(self, one: Approval) -> Shown:
         edited = self._sealer.open_held(one.id, one.edited, EDITED) if one.edited else None

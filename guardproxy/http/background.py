@@ -22,7 +22,6 @@ from guardproxy.core.model import Usage
 from guardproxy.core.usage import Charge
 from guardproxy.core.windows import CONCURRENT
 from guardproxy.errors import BadAsk, StoreError
-from guardproxy.telemetry import semconv
 
 if TYPE_CHECKING:
     from guardproxy.core.fingerprint import Fingerprinter
@@ -130,7 +129,8 @@ def later(turn: Turn, report: TurnReport) -> tuple[str, ...]:
     name = name_of(turn.proxy.printer, turn.tenant, answer or done.response_id)
     if not answer:
         return (name,)
-    turn.proxy.telemetry.count("guardproxy.background", {semconv.ORG: turn.opening.org, semconv.STATE: "charged"})
+    telemetry, org = turn.proxy.telemetry, turn.opening.org
+    telemetry.count("guardproxy.background", {"guardproxy.org.id": org, "guardproxy.state": "charged"})
     return name, _about(turn, answer, report.cost_microusd or 0)
 
 

@@ -132,6 +132,9 @@ class Connection(asyncio.Protocol):
     async def _serve(self, request: Request) -> None:
         try:
             answer = await self._server.handler(request) if request.method else _malformed()
+            if request.begun and isinstance(answer, Whole):  # it broke off: a second head would be its body
+                self.abort()
+                return
             answer.prepare(request)
             await answer.write_eof()
         except ConnectionError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,7 +14,6 @@ from guardproxy.core.model import NO_FP, Call, Rung
 from guardproxy.core.policy import handed_over
 from guardproxy.core.proposals import Objection
 from guardproxy.core.refusal import worst
-from guardproxy.core.tenant import DEFAULT_ORG
 from guardproxy.http import preparing
 
 __all__ = ["closed", "finalize", "judged", "note", "refused", "summary", "texts", "where", "worst", "written"]
@@ -43,8 +41,7 @@ def judged(turn: Turn, calls: Sequence[Call], *, repairs: int, refusals: int) ->
 
 def where(turn: Turn) -> str:
     """The options with which commands reach this run: the store of this proxy, and whose it is."""
-    org = turn.opening.org
-    return turn.proxy.where + (f" --org {shlex.quote(org)}" if org != DEFAULT_ORG else "")
+    return turn.proxy.where + commands.of(turn.opening.org)
 
 
 def closed(turn: Turn) -> None:

@@ -84,14 +84,15 @@ class Fetch:
         def see(chunk: bytes) -> None:
             watcher.feed(chunk if inflater is None else inflater.feed(chunk))
             if self._owed is not None and (watcher.ended if stream else watcher.complete or watcher.failed):
-                self._over(self._owed, watcher.seen())
+                self._over(self._owed, watcher)
 
         return see
 
-    def _over(self, about: About, seen: Seen) -> None:
+    def _over(self, about: About, watcher: Watcher) -> None:
         """The answer is there, and says how it stands. One that says nothing of what it used stays charged in full
         where it failed, or was stopped: what was made of it until then nobody knows.
         """
+        seen: Seen = watcher.seen()
         if seen.finish_reason in UNDER_WAY:
             return
         usage = seen.usage
@@ -104,12 +105,13 @@ class Fetch:
         except BadAsk:  # a model that nobody can price any longer
             return
         self._owed = None
+        usage = pricing.searched(usage, [call.name for call, _ in watcher.hosted])
         told = background.settled(self._org, self._name, about, usage, rates, self._offset_ms)
         self._proxy.books.background.settle(told, lambda: self._counted(about, told.cost))
 
     def _counted(self, about: About, cost: int) -> None:
         count, org = self._proxy.telemetry.count, self._org
-        count("guardproxy.background", {semconv.ORG: org, semconv.STATE: "settled"})
+        count("guardproxy.background", {"guardproxy.org.id": org, "guardproxy.state": "settled"})
         if about.charged < 0:
             return  # charged by the sweeper, in no worker's figures
         whose = {semconv.ORG: org, semconv.TEAM: about.team, semconv.GEN_AI_REQUEST_MODEL: about.model}

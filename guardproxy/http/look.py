@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from guardproxy.api.chat import OFF, RULE
+from guardproxy.core import pricing
 from guardproxy.core.edit import DropCalls, SpliceUsage
 from guardproxy.core.model import Rung
 from guardproxy.core.rounds import calls_in
@@ -153,7 +154,7 @@ def left(turn: Turn, look: Look) -> None:
     """The client went away: it pays for what was produced; leaving the answer closes the provider's stream."""
     if not turn.settled:
         read(turn, look, dropped=False)
-        turn.outcome.outcome = "abandoned"
+        turn.outcome.outcome, turn.outcome.thought = "abandoned", pricing.thinks(turn.ask.model)
 
 
 def not_json(turn: Turn, answer: Answer, data: bytes) -> UpstreamError:

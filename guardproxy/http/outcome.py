@@ -121,6 +121,7 @@ class Outcome:
     most: int = 0  # tokens of output that the request allows such an answer
     blind: bool = False  # the answer could not be looked into
     partial: bool = False  # the answer ended in the middle, so usage that came with it may be of its beginning
+    thought: bool = False  # its client left it, and more may have been thought than was seen
     lost: bool = False  # no answer, or none to its end: the provider may have carried the request out
     too_long: bool = False  # the provider refused the conversation for its length
     upstream: Upstream | None = None  # whom the last attempt asked, where there are several
@@ -243,7 +244,7 @@ class Outcome:
 
         A call that was refused, or never reached the provider, is not charged. What is made where nobody sees it (a
         whole answer whose client left or that was lost, one in an encoding that is not read, one that is made in the
-        background) is charged as it was held.
+        background, the thoughts in a stream that its client left) is charged as it was held.
         """
         produced, usage, goes_on = self.produced_chars, self.usage, self.goes_on
         if usage is not None and not goes_on and (usage.input or usage.output or not produced or usage != NO_USAGE):
@@ -252,7 +253,7 @@ class Outcome:
         if not self.sent or (refused and not produced and not self.blind):
             return NO_USAGE
         output = pricing.estimate_output(produced)
-        if goes_on or self.blind or (self.whole and (self.outcome == "abandoned" or self.lost)):
+        if goes_on or self.blind or self.thought or (self.whole and (self.outcome == "abandoned" or self.lost)):
             output = max(output, need.output_tokens, min(self.most, MOST) if goes_on else 0)
         so_far = usage if goes_on and usage is not None else NO_USAGE
         given = max(need.input_tokens, so_far.input)

@@ -181,8 +181,12 @@ MTOK: Mapping[str, str] = {
 }
 """A field of `Rates` and the library's name for it."""
 
-REQUESTS = "requests_kcount"
-"""The library's name for what a thousand requests cost beside their tokens, in dollars."""
+EACH: Mapping[str, str] = {
+    "request": "requests_kcount",
+    "search": "web_searches_kcount",
+    "file_search": "storage_searches_kcount",
+}
+"""The same of what is sold by the piece, beside tokens: dollars for a thousand."""
 
 
 def _rates(prices: ModelPrice, output: float) -> Rates | None:
@@ -190,11 +194,16 @@ def _rates(prices: ModelPrice, output: float) -> Rates | None:
     if "input" not in parts:
         return None
     starts = {tier.start for price in parts.values() if isinstance(price, TieredPrices) for tier in price.tiers}
-    requests = getattr(prices, REQUESTS)
-    each = float(requests) * 1000 if isinstance(requests, Decimal) else 0.0
-    base = replace(Rates(0.0, output, request=each), **_amounts(parts, 0))
+    pieces: dict[str, Any] = {field: _piece(prices, name) for field, name in EACH.items()}
+    base = replace(Rates(0.0, output), **pieces, **_amounts(parts, 0))
     tiers = [Tier(start, replace(base, **_amounts(parts, start + 1))) for start in sorted(starts, reverse=True)]
     return replace(base, tiers=tuple(tiers))
+
+
+def _piece(prices: ModelPrice, name: str) -> float:
+    """Micro-dollars of one."""
+    found = getattr(prices, name)
+    return float(found) * 1000 if isinstance(found, Decimal) else 0.0
 
 
 def _amounts(parts: Mapping[str, Decimal | TieredPrices], tokens: int) -> dict[str, Any]:

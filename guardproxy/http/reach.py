@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from guardproxy._upstreams import without_password
 from guardproxy.config import Config
+from guardproxy.core import commands
 from guardproxy.core.tenant import DEFAULT_ORG
 from guardproxy.errors import ConfigError, GuardError
 from guardproxy.http.terminal import visible
@@ -37,11 +38,13 @@ def store_of(config: Config, org: str = DEFAULT_ORG) -> str:
     return f"the store at {shown}{whose}"
 
 
-def options(file: Path | None, data_dir: str | None) -> str:
-    """The options with which other commands reach the store of this one, from any folder; with a blank in front."""
+def options(file: Path | None, data_dir: str | None, org: str = DEFAULT_ORG) -> str:
+    """The options with which other commands reach the store of this one, from any folder, and what is of `org` there;
+    with a blank in front.
+    """
     given = {"--config": file, "--data-dir": data_dir}
     paths = {option: Path(path).expanduser().absolute() for option, path in given.items() if path}
-    return "".join(f" {option} {shlex.quote(str(path))}" for option, path in paths.items())
+    return "".join(f" {option} {shlex.quote(str(path))}" for option, path in paths.items()) + commands.of(org)
 
 
 def retention(config: Config) -> Retention:
@@ -114,4 +117,5 @@ async def unknown(store: Store, org: str, session: str) -> GuardError:
     """What to say of a session that is not there, naming some that are."""
     known = [one.session for one in await store.list_sessions(org, 5)]
     newest = f"; the newest are {', '.join(known)}" if known else "; it has none at all"
-    return GuardError(f"the store has no session {session!r}{newest}", status=404, code="not_found")
+    told = f"the store has no session {session!r}{newest}; {commands.whose(visible(org))}"
+    return GuardError(told, status=404, code="not_found")

@@ -92,8 +92,8 @@ def _more(report: TurnReport, turn: Turn, view: View) -> None:
 
 def _cost(turn: Turn, last: Usage) -> int:
     """Micro-dollars of all attempts, each at the tier of its own input."""
-    earlier = turn.outcome.earlier
-    cost = _cost_of(turn, last)
+    earlier, hosted = turn.outcome.earlier, turn.outcome.hosted
+    cost = _cost_of(turn, pricing.searched(last, [call.name for call, _ in hosted]) if hosted else last)
     return cost + sum(_cost_of(turn, one.used(turn.need)) for one in earlier) if earlier else cost
 
 

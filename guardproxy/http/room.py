@@ -20,7 +20,7 @@ from guardproxy.core.memo import Memo
 from guardproxy.core.model import Line
 from guardproxy.core.tenant import Tenant
 from guardproxy.core.tenant_budget import Due
-from guardproxy.core.windows import Budget
+from guardproxy.core.windows import CONCURRENT, Budget
 
 if TYPE_CHECKING:
     from guardproxy.http.books import Books
@@ -111,6 +111,20 @@ def weighed(turn: Turn) -> str:
     larger, nor smaller.
     """
     return f"{turn.tenant.key} {turn.ask.model}"
+
+
+def hides(turn: Turn) -> bool:
+    """Whether a stream is to say nothing of its usage, though budgets of money or tokens count it: then it is asked for
+    all the same, and kept from the client. What a model thinks is seen nowhere else.
+    """
+    ask = turn.ask
+    if not ask.stream or ask.wants_usage or not isinstance(ask.parsed.get("stream_options"), dict):
+        return False
+    return any(one.budget.dimension not in PIECES for one in turn.dues)
+
+
+PIECES = frozenset({"requests", CONCURRENT})
+"""Dimensions that no usage is needed for."""
 
 
 def lines(turn: Turn, need: Need) -> tuple[Line, ...]:

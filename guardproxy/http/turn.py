@@ -168,7 +168,8 @@ class Turn:
 
     def _edits(self, cleaned: tuple[Edit, ...]) -> tuple[Edit, ...]:
         ask, view, put_back = self.ask, self.seen, self.put_back
-        splice = (SpliceUsage(),) if ask.may_splice_usage and self.chosen.policy.splice_usage else ()
+        asks = ask.may_splice_usage or (self.dues and room.hides(self))
+        splice = (SpliceUsage(),) if asks and self.chosen.policy.splice_usage else ()
         if self.decision.action == "pass" and not (cleaned or put_back):  # most turns
             return (*self.shrunk, *splice)
         if self.decision.ends:

@@ -112,7 +112,7 @@ PLACES: list[tuple[str, list[Any], PutBack, list[Any]]] = [
         PutBack(1, said="one"),
         [USER, said(A), result("a")],
     ),
-    ("only those words", [USER, said(content="one")], PutBack(1, said="one"), [USER, said(content="")]),
+    ("only those words", [USER, said(content="one")], PutBack(1, said="one"), [USER, said(content="one")]),
     (
         "words that the client trimmed",
         [USER, said(content="one\n\ntwo")],
@@ -277,7 +277,7 @@ def edited(messages: list[dict[str, Any]], edits: list[Edit]) -> list[Any]:
             message["tool_calls"].insert(place, json.loads(one))
         if edit.said:
             rest = message["content"][len(edit.said) :].removeprefix("\n\n")
-            message["content"] = rest or (None if message.get("tool_calls") else "")
+            message["content"] = rest or (None if message.get("tool_calls") else message["content"])
         found[edit.index] = [*map(json.loads, edit.before), message, *map(json.loads, edit.after)]
     return [message for group in found for message in group]
 

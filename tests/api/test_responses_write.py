@@ -193,6 +193,16 @@ def test_calls_stand_where_they_stood(answer: list[Any]) -> None:
     assert ids == [calls[at]["call_id"] for at in gone]
 
 
+def test_a_call_that_was_the_first_of_an_answer_that_others_stood_in_front_of() -> None:
+    """The client has all answers of the turn as one; what came of those before goes back in front."""
+    whole = orjson.dumps([LATER, OTHER, MINE])
+    told = [{**RESULT, "call_id": item["call_id"]} for item in (LATER, MINE)]
+    put = PutBack(1, ROUND, ((0, responses.placed(whole, 0, orjson.dumps(LATER))),), (orjson.dumps(told[0]),))
+    asked = ask(input=[USER, THOUGHT, OTHER, MINE, told[1]])
+    found = json.loads(responses.write(asked, [put]))["input"]
+    assert found == [USER, THOUGHT, CALL, RESULT, LATER, OTHER, MINE, *told]
+
+
 def test_calls_that_ids_do_not_tell_apart() -> None:
     """The result that is put back stands where its call does."""
     call = {"type": "function_call", "call_id": "d", "name": "f", "arguments": "{}"}

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given, strategies as st
 
 from guardproxy.core.model import Usage
-from guardproxy.core.pricing import REACH, Rates, Tier, cost, estimate_input, estimate_output, hold, times, together
+from guardproxy.core.pricing import (
+    REACH,
+    Rates,
+    Tier,
+    cost,
+    estimate_input,
+    estimate_output,
+    hold,
+    thinks,
+    times,
+    together,
+)
 
 PLAIN = Rates(2.5, 10.0)
 CACHED = Rates(2.5, 10.0, cached=0.25, cache_write=3.125)
@@ -61,7 +72,19 @@ COSTS = [
     (ANSWERING, Usage(input=10, output=10), 12_020),
     (ANSWERING, Usage(), 0),  # it was not asked, or was refused
     (Rates(0.0, 0.0, request=5.0), Usage(output=1), 5),
+    (Rates(1.0, 1.0, search=10_000.0, file_search=2500.0), Usage(10, 10, searches=3, file_searches=2), 35_020),
+    (PLAIN, Usage(1000, 100, searches=3, file_searches=2), 3500),
 ]
+
+
+@pytest.mark.parametrize("model", ["o3", "openai/o1-pro", "gpt-5", "GPT-5.1-codex", "gemini-2.5-flash", "x-ai/grok-4"])
+def test_who_thinks_unseen(model: str) -> None:
+    assert thinks(model)
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1", "claude-opus-4-5", "gemini-2.0-flash", "omni", "mock-1", ""])
+def test_who_does_not(model: str) -> None:
+    assert not thinks(model)
 
 
 @pytest.mark.parametrize("rates", [PLAIN, CACHED, SONNET, THINKING, TIERED, SPEAKING, DRAWING])

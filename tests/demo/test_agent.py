@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from itertools import pairwise
+
 import pytest
 
 from guardproxy.demo.agent import Agent
@@ -25,6 +28,9 @@ def test_gives_up() -> None:
         run = Agent(url, schemas()).run("repeats", "go", Toolbox(), stream=False, most_turns=3)
 
     assert (run.ended, run.executed, run.text) == ("gave up", 3, "")
+    times = [(one["at_ms"], one["at_ms"] + one["latency_ms"]) for one in run.records]
+    assert all(before[1] <= now[0] + 1 for before, now in pairwise(times)), "one after the other, to a millisecond"
+    assert abs(times[-1][1] / 1000 - time.time()) < 60
 
 
 def test_an_http_error_ends_it() -> None:

@@ -18,6 +18,8 @@ def test_starts_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = RunningProxy("http://127.0.0.1:9/v1")
     with proxy as base_url, urllib.request.urlopen(base_url.removesuffix("/v1") + "/healthz", timeout=10) as answer:
         assert answer.read() == b"ok\n"
+        gone = f"To go on: guardproxy sessions resume s --data-dir {proxy._folder.name}/data"
+        assert proxy.lasting(f"Open: the task.\n{gone}") == "Open: the task."
 
     assert proxy._process.returncode == 0
 

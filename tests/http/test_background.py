@@ -139,6 +139,21 @@ async def test_it_is_priced_as_it_asked_to_be_served(tier: str, times: float, st
         assert await used(store, "cost_microusd") == (50 * 2 + 300 * 8) * times
 
 
+async def test_what_it_searched_is_paid(store: Store) -> None:
+    """Research in the background is hundreds of searches, of which the usage says nothing."""
+    async with live(store, surface=responses, budgets=LIMITED) as running:
+        maker = Maker(running)
+        assert await begin(running, model="gpt-4.1") == 200
+        maker.done(USED)
+        made = maker.response()
+        kinds = ["web_search_call"] * 7 + ["file_search_call"]
+        made["output"] = [{"type": kind, "id": f"i{at}", "status": "completed"} for at, kind in enumerate(kinds)]
+        running.provider.script = lambda _got: Said(raw=json.dumps(made).encode())
+        await fetch(running)
+        await running.proxy.quiet()
+        assert await used(store, "cost_microusd") == 50 * 2 + 300 * 8 + 7 * 10_000 + 2500
+
+
 @both
 async def test_it_is_charged_in_full_and_settled_once(store: Store, stream: bool) -> None:
     """Budgets, the run, and the ledger of usage: as it was held, then as it was; and never again."""

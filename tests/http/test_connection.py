@@ -414,6 +414,23 @@ async def test_a_failure_of_ours(
     assert running.malformed == 0
 
 
+async def test_no_second_head_behind_an_answer_that_has_begun() -> None:
+    """A handler that fails in the middle says so with an answer of its own: nobody could tell it from the first one."""
+
+    async def breaks_off(request: Request) -> Response:
+        first = Streamed(200, [])
+        first.prepare(request)
+        await first.write(b"half")
+        return Whole(500, [], b"a fault")
+
+    async with serving(breaks_off) as running, running.client() as client:
+        client.send(GET, GET)
+        came = await client.rest()
+        assert came.count(b"HTTP/1.1") <= 1
+        assert b"a fault" not in came
+        assert not came.endswith(b"0\r\n\r\n")  # the client sees that it is not whole
+
+
 async def test_an_answer_that_cannot_be_written_is_a_failure_of_ours() -> None:
     async def splits(request: Request) -> Response:
         return Whole(200, [("x-a", "b\r\nx-c: d")], b"")

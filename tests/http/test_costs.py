@@ -16,6 +16,7 @@ from guardproxy.store.redis import Store
 from guardproxy.telemetry.report import TurnReport
 from tests.http.test_scenes import Heard
 from tests.live import Answer, Json, Live, Said, live, unique
+from tests.surfaces import responses
 
 STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 LIMIT = 50.0
@@ -33,6 +34,7 @@ MODELS = {
     "free": {"input": 0, "output": 0},
     "speaker": {"input": 1, "output": 2, "input_audio": 10, "output_audio": 20, "thousand_requests": 3},
 }
+MODELS["speaker"] |= {"thousand_searches": 10, "thousand_file_searches": 2.5}
 LISTED = {
     "sample_spec": {"mode": "one of: chat"},
     "listed": {
@@ -160,6 +162,11 @@ SETTLED: dict[str, tuple[str, Json, int]] = {
             ],
         },
         100 + 20 + 3000 + 1500 + 10 + 1,
+    ),
+    "searched": (
+        "speaker",
+        {"input_tokens": 10, "output_tokens": 0, "server_tool_use": {"web_search_requests": 3}},
+        10 + 3000 + 3 * 10_000,
     ),
     "sound that nobody told of": ("speaker", chat(100, 50), 100 + 1000 + 3000),
     "of the file": ("listed", chat(200_000, 100, prompt_tokens_details={"cached_tokens": 100_000}), 331_500),
@@ -318,6 +325,55 @@ async def test_what_is_served_at_a_higher_price_is_held_and_counted_so(
 
     assert report.cost_microusd == (2000 + 800) * factor
     assert held(report) == (held(report, "input_tokens") * 2 + 800) * factor
+
+
+HIDDEN = {"include_usage": False}
+
+
+@pytest.mark.parametrize(
+    ("options", "budgets", "asked"),
+    [
+        (HIDDEN, [{"scope": "org", "dimension": "cost_usd", "window": "day", "limit": 5}], True),
+        ({"include_usage": 0}, [{"scope": "org", "dimension": "total_tokens", "window": "day", "limit": 10**6}], True),
+        (HIDDEN, [{"scope": "org", "dimension": "requests", "window": "day", "limit": 5}], False),
+        (HIDDEN, [], False),
+    ],
+    ids=["money", "tokens", "requests", "none"],
+)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+async def test_nobody_hides_what_a_budget_counts(
+    path: str, options: Json, budgets: list[Json], asked: bool, store: Store, heard: Heard
+) -> None:
+    """Thoughts are in no chunk of a stream but that of its usage: whoever leaves it out would think for nothing."""
+    async with live(store, heard, budgets=budgets, prices={"models": MODELS}) as running:
+        usage = chat(10, 5000, completion_tokens_details={"reasoning_tokens": 4990})
+        running.provider.script = lambda _got: Said("Yes.", usage=usage)
+        body = {"model": "thinker", "stream": True, "stream_options": options, "prompt": "Think."}
+        answer = await running.post({**body, "messages": [{"role": "user", "content": "Think."}]}, path=path)
+        report = await heard.next()
+
+    assert running.provider.got[-1].json["stream_options"]["include_usage"] == (
+        True if asked else options["include_usage"]
+    )
+    assert b"usage" not in answer.body
+    assert (report.usage.output == 5000) is asked
+
+
+async def test_what_the_provider_has_searched_is_counted(store: Store, heard: Heard) -> None:
+    """Of Responses no usage says so: each search is an item of the answer."""
+    items = [{"type": kind, "id": f"i{at}", "status": "completed"} for at, kind in enumerate(SEARCHES)]
+    usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+    made = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": items, "usage": usage}
+    async with live(store, heard, surface=responses, prices={"models": MODELS}) as running:
+        running.provider.script = lambda _got: Said(raw=json.dumps(made).encode())
+        answer = await running.post({"model": "speaker", "input": "Find it."})
+        report = await heard.next()
+
+    assert answer.status == 200
+    assert report.cost_microusd == 10 + 5 * 20 + 3000 + 2 * 10_000 + 2500
+
+
+SEARCHES = ["web_search_call", "file_search_call", "web_search_call", "code_interpreter_call"]
 
 
 @pytest.mark.parametrize("unknown", ["default", "alert", "block"])

@@ -54,9 +54,9 @@ async def test_what_does_not_end_is_settled_in_full(store: Store, monkeypatch: p
     assert held == 100
     await erasing.session(store, ORG, "run-2")
     assert await used_held(store, "w:t:org", "cost_microusd") == (used + 100, 0)
-    await running.settle(record=b"late", ledger={"late": b"late"}, facts=(b"late",))
+    await running.settle(record=b"tardy", ledger={"tardy": b"tardy"}, facts=(b"tardy",))
     assert await used_held(store, "w:t:org", "cost_microusd") == (used + 100, 0)  # counted once
-    assert await traces(store, "late") == await traces(store, "run-2") == []
+    assert await traces(store, "tardy") == await traces(store, "run-2") == []
 
 
 async def test_a_user(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,7 @@ def test_from_no_log_in_to_a_log_in(tmp_path: Path, upstream: str) -> None:
         began = time.monotonic()
         assert command(data, "admin", "tokens", "revoke", line.split()[0], "--why", "left")[0] == 0
         until(lambda: ask("GET", "/admin/v1/sessions", None, looker)[0] == 401, 2)
-        assert time.monotonic() - began < 10  # most of it is the command's own start
+        assert time.monotonic() - began < 30  # most of it is the command's own start, on a busy machine
 
         port = int(proxy.admin.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)) as broken:  # no HTTP, with a token in it

@@ -78,6 +78,9 @@ def test_published_prices_of_sound_pictures_and_requests() -> None:
     assert (hears.input, hears.audio, hears.audio_output) == (0.3, 1.0, -1.0)
     assert (draws.image, draws.image_output) == (8.0, 32.0)
     assert asks.request == 12_000, "micro-dollars"
+    known, claude = of("gpt-4.1"), of("claude-sonnet-4-5")
+    assert (known.search, known.file_search, claude.search) == (10_000, 2500, 10_000)
+    assert claude.tiers[0].rates.search == 10_000
 
 
 def test_the_address_says_whose_price_it_is() -> None:

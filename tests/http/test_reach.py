@@ -59,9 +59,18 @@ def test_a_store_that_is_away() -> None:
 async def test_an_unknown_session_is_named_with_some_that_there_are(store: Store) -> None:
     said = await reach.unknown(store, ORG, "x")
     assert isinstance(said, GuardError)
-    assert said.message == "the store has no session 'x'; it has none at all"
+    told = f"that is org {ORG}, another is asked with --org NAME (?org=NAME in the admin API)"
+    assert said.message == f"the store has no session 'x'; it has none at all; {told}"
     await _write(store)
-    assert (await reach.unknown(store, ORG, "x")).message.endswith("; the newest are s")
+    assert (await reach.unknown(store, ORG, "x")).message.endswith(f"; the newest are s; {told}")
+
+
+def test_options_say_the_store_and_whose(tmp_path: Path) -> None:
+    """As they are typed behind a command that is printed: it is about the same run."""
+    assert reach.options(None, None) == ""
+    assert reach.options(None, None, "acme") == " --org acme"
+    told = reach.options(tmp_path / "a b", "d", "acme")
+    assert told == f" --config '{tmp_path}/a b' --data-dir {Path.cwd()}/d --org acme"
 
 
 def test_what_a_list_says_of_others() -> None:
