@@ -76,6 +76,8 @@ def _more(report: TurnReport, turn: Turn, view: View) -> None:
     report.failed_checks = done.failed_checks
     report.hygiene = done.hygiene
     report.approval = done.approval
+    if done.message:
+        report.released = tuple([(call.name, call.id, turn.proxy.printer.call(call)) for call in done.calls])
     report.late = done.late
     report.missing = view.missing
     report.state = _state(turn)

@@ -225,7 +225,7 @@ class Telemetry:
         trace_id, span_id = self._spans.turn(report, before) if self._spans is not None else (0, 0)
         if span_id:
             self._seen = (report, trace_id, span_id)
-        if report.session and report.given:
+        if report.session and report.attempts and report.given:
             calls = {fingerprint: call_id for _, call_id, fingerprint in report.given}
             self._rounds.keep(key, Round(report.attempts[-1].ended_ns, calls, trace_id, span_id))
         if ";" in report.view.traceparent and (ended := segment_end(report)) is not None:

@@ -46,7 +46,9 @@ def segment_end(report: TurnReport) -> RunEnd | None:
     if segment.ended is None or not segment.begins(view.turn, view.now_ms):
         return None
     since_ms, ended_ms = segment.ended
-    before = replace(report, usage=NO_USAGE, cost_microusd=0, attempts=(), objected=(), decision=Decision("pass"))
+    before = replace(
+        report, usage=NO_USAGE, cost_microusd=0, attempts=(), released=(), objected=(), decision=Decision("pass")
+    )
     return replace(
         run_end(before),
         outcome="",

@@ -131,6 +131,7 @@ class TurnReport:
     traceparent: str = ""
     first_chunk_ns: int = 0
     attempts: tuple[Attempt, ...] = ()
+    released: tuple[tuple[str, str, Fp], ...] = ()  # calls handed on without an attempt: a person has allowed them
     usage: Usage = NO_USAGE
     cost_microusd: int | None = None
     edits: tuple[str, ...] = ()
@@ -216,7 +217,9 @@ class TurnReport:
     def given(self) -> tuple[tuple[str, str, Fp], ...]:
         """The calls that the agent got."""
         last = self.attempts[-1] if self.attempts else None
-        return last.calls if last is not None and not last.kept_back else ()
+        if last is None:
+            return self.released
+        return () if last.kept_back else last.calls
 
     @property
     def dropped(self) -> tuple[tuple[str, str, Fp], ...]:

@@ -76,7 +76,8 @@ REFUSED = {
 async def test_a_run_that_a_limit_of_its_own_refuses_is_told_once(store: Store, case: str) -> None:
     sections, statuses, rules = REFUSED[case]
     async with receiver() as (url, got):
-        async with live(store, webhook={"url": url, "secret": "s" * 16}, **sections) as running:
+        hook = {"url": url, "secret": "s" * 16}
+        async with live(store, webhook=hook, **sections) as running:
             assert [await ask(running, "run", text) for text in "abcd"] == statuses
             if case == "of the run":
                 await store.runs.extend(ORG, "run", {"turns": 1}, "ann")

@@ -145,6 +145,17 @@ def test_people_stand_between_the_turns(
     assert sum("observe (would refuse) tools.deny" in one for one in lines) == 2  # in the table, and why
 
 
+def test_a_call_that_a_person_has_allowed_is_in_the_table(
+    config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was handed on without asking the model; in the turn before it was held."""
+    lines = shown(config, capsys, monkeypatch, COLUMNS="500", **{VARIABLE: SECRET})
+    held, given, noted = (next(one.split() for one in lines if one.split()[:1] == [turn]) for turn in "123")
+    assert (held[1], given[1], noted[1]) == ("delete_file", "delete_file", "drop")
+    assert "held" in held
+    assert any("2 tool calls" in one for one in lines)
+
+
 def test_what_the_model_was_told_stands_below_its_turn(
     config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,7 @@ def test_calls_that_the_agent_did_not_get(objected: tuple[Objected, ...], droppe
 
     assert (handed.given, handed.dropped) == (calls, ())
     assert kept.given == ()
+    assert report(attempts=(), released=calls).given == calls
     assert "".join("a" if call[2] == reports.CALL else "b" for call in kept.dropped) == dropped
 
 
