@@ -59,6 +59,17 @@ NOW = (
         unit="currencyUSD",
     ),
     figure(
+        "Returned of background answers",
+        in_range("guardproxy_background_returned_usd_total"),
+        "Charged as they were held, and given back once they were fetched: not in the cost of the time before.",
+        unit="currencyUSD",
+    ),
+    figure(
+        "Background answers",
+        in_range("guardproxy_background_total"),
+        "Charged, or settled, of all organisations.",
+    ),
+    figure(
         "Denied",
         in_range("guardproxy_budget_rejections_total"),
         "Requests without room in a budget, of all organisations.",

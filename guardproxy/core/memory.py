@@ -91,6 +91,7 @@ class LocalMemory:
             _append(thread, opening, kind)
         elif kind.first:  # a retry under another name
             thread.session.stands(thread.turn, kind.span, kind.span_started)
+            thread.session.users.add(opening.fact.user)
         thread.at, thread.state = now_ms, "open"
         thread.status = thread.status if kind.same else "active"
         for at, hold in lines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from guardproxy.core.memory import LocalMemory
 from guardproxy.core.model import Line
@@ -130,6 +130,9 @@ COMPARED += ("status", "missing", "carried")
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(ANSWERS, st.booleans(), st.sampled_from([False, False, False, True])), max_size=12))
+@example(  # a failed attempt that is made again under another name brings no new words
+    [("calls", False, False), ("failed", False, False), ("text", False, True), ("calls", False, False)]
+)
 def test_local_memory_answers_a_growing_conversation_as_the_store_does(
     server: Embedded, moves: list[tuple[str, bool, bool]]
 ) -> None:
