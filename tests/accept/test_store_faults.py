@@ -24,7 +24,10 @@ from tests.accept.processes import Served, serving, until
 from tests.http_store import PREFIX, counted
 from tests.live import Got, Json, Provider, Said, serve
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="freezes a process and watches others in /proc")
+pytestmark = [
+    pytest.mark.verify,  # half a minute of stores stopped and frozen under load: `make test` has ten in all
+    pytest.mark.skipif(sys.platform != "linux", reason="freezes a process and watches others in /proc"),
+]
 
 MOST_MS = 250
 """What a request may lose to a store that is away (DESIGN section 11)."""

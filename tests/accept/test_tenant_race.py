@@ -16,6 +16,7 @@ from guardproxy.store.redis import Store
 from tests.accept.processes import alive, serving, until
 from tests.live import Answer, Json, Provider, Said, serve
 
+pytestmark = pytest.mark.verify  # workers started and killed: `make test` has ten minutes in all
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 WORKERS, LEASE_S, LIMIT, CLIENTS, EACH = 4, 2, 60, 48, 3
 BUDGETS = [

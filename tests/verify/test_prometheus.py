@@ -44,6 +44,8 @@ QUIET = {
     "health.json: Series without a name of their own": "no agent is over the bound; tests/telemetry/test_bounds.py",
     "health.json: In flight": "a moment's number",
     "health.json: Failed": "the failing upstream's answers do not reach the client",
+    "spend.json: Background answers": "no agent here asks for one; tests/http/test_background.py",
+    "spend.json: Returned of background answers": "no agent here asks for one; tests/http/test_background.py",
 }
 """Panels that show 0, and rightly."""
 
