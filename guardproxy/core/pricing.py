@@ -15,12 +15,15 @@ from guardproxy.core.model import Usage
 BYTES_PER_TOKEN = 4.0
 """Rough size of a token in request bytes; close for English and code, and for raw CJK (3 bytes a character).
 
-Corrected per model by what the provider's usage said before (`Estimate.factor`).
+Corrected per key and model by what the provider's usage said before (`Estimate.factor`).
 """
 
 REACH = 1.5
 """How far above its estimate an input may turn out, so that a tier of higher prices is held in time: dense code has
 some 2.7 bytes a token where `BYTES_PER_TOKEN` says 4."""
+
+MOST = 10**9
+"""Tokens that are held, or charged, at most where nobody has counted them, whatever was asked: numbers stay exact."""
 
 DUST = 1e-9
 """Micro-dollars below which a rest is no amount but the inexactness of a double: it is not rounded up."""

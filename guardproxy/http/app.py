@@ -288,8 +288,7 @@ class Proxy:
 
     async def _renew(self) -> None:
         """Tell the store what it missed, soon after it is back; lengthen the holds thrice a lease."""
-        third_s = self.lease_ms / 3000
-        gone_s = 0.0
+        third_s, gone_s = self.lease_ms / 3000, 0.0
         while True:
             await asyncio.sleep(min(PAY_S, third_s))
             gone_s += min(PAY_S, third_s)

@@ -54,10 +54,6 @@ UNDER_WAY = frozenset({"queued", "in_progress"})
 """How an answer ends that is made in the background, and fetched later."""
 
 
-MOST = 10**9
-"""Tokens that anything is charged with at most that nobody has counted: so numbers stay exact (as `room.MOST`)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Earlier:
     """An attempt of this turn that was not the last: what the model proposed in it was sent back. See `Outcome`.
@@ -254,7 +250,7 @@ class Outcome:
             return NO_USAGE
         output = pricing.estimate_output(produced)
         if goes_on or self.blind or self.thought or (self.whole and (self.outcome == "abandoned" or self.lost)):
-            output = max(output, need.output_tokens, min(self.most, MOST) if goes_on else 0)
+            output = max(output, need.output_tokens, min(self.most, pricing.MOST) if goes_on else 0)
         so_far = usage if goes_on and usage is not None else NO_USAGE
         given = max(need.input_tokens, so_far.input)
         return Usage(input=given, output=max(output, so_far.output), estimated=True)

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 WAIT_S = 2.0
 """Seconds that a request waits for a rate (DESIGN section 7); then it is told when to come again."""
 
-MOST = 10**9
-"""Tokens that a request may hold at most, whatever it asks for: so numbers stay exact."""
-
 POLL_MS, SLOWEST_MS = 50, 400
 """Milliseconds between two looks, at first and at last: each is a trip to the store."""
 
@@ -92,7 +89,7 @@ def need(turn: Turn) -> Need:
     ask = turn.ask
     hold = turn.chosen.policy.default_output_hold
     most = hold if ask.max_tokens is None else ask.max_tokens if ask.background else min(ask.max_tokens, hold)
-    return _need(turn, 0, min(most * max(1, ask.choices), MOST))
+    return _need(turn, 0, min(most * max(1, ask.choices), pricing.MOST))
 
 
 def more(turn: Turn, size: int) -> tuple[Line, ...]:

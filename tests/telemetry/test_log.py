@@ -319,7 +319,7 @@ def test_auto_is_text_on_a_terminal_only(lines, monkeypatch, person):
 
 def test_libraries_are_heard_from_warning(lines):
     lines()
-    logging.getLogger("some.library").info("chatter")
-    logging.getLogger("some.library").warning("trouble")
+    logging.getLogger("some.package").info("chatter")
+    logging.getLogger("some.package").warning("trouble")
 
     assert [json.loads(line)["message"] for line in lines()] == ["trouble"]
