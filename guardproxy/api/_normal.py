@@ -22,7 +22,8 @@ APART = 10**9
 _BESIDE = 10**8  # between the calls that one entry holds, and from those of a choice to its older `function_call`
 _SAID = frozenset(("delta", "message"))
 _HOLDERS = ("function", "custom")
-_ENTRY = frozenset((*_HOLDERS, "name", "arguments", "input", "id", "index", "type"))
+_CALLED = frozenset((*_HOLDERS, "name", "arguments", "input"))
+_ENTRY = _CALLED | {"id", "index", "type"}
 
 Raw = Mapping[str, object]
 
@@ -186,7 +187,7 @@ def calls_in(part: Raw, choice: int) -> list[Fields]:
 def _split(entry: Fields, choice: int) -> list[Fields]:
     """The calls that one entry may be read as."""
     index = index_of(entry.get("index"))
-    kept = {key: value for key, value in entry.items() if key not in (*_HOLDERS, "name", "arguments", "input")}
+    kept = {key: value for key, value in entry.items() if key not in _CALLED}
     holders = [(kind, holder) for kind in _HOLDERS for holder in _holders(entry.get(kind))]
     if isinstance(entry.get("name"), str) or not holders:
         flat: Fields = {key: entry[key] for key in ("name", "arguments", "input") if key in entry}

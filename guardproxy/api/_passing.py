@@ -17,7 +17,8 @@ EDGE = 128
 class Passing:
     """A stream that nobody edits. Whether it may be over, a surface sees by what ends its streams: each time anew."""
 
-    touched = own_text = False
+    touched = False
+    own_text = False
     repeats = 0
 
     def __init__(self, read: Callable[[bytes], object], settle: Callable[[], None] | None = None) -> None:

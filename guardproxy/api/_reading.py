@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -38,7 +38,7 @@ _OPAQUE = frozenset(("arguments", "input"))
 class Reading(NamedTuple):
     """`value`: None where nobody can tell. `sole`: whoever can read it reads this, as far as calls are concerned."""
 
-    value: object
+    value: Any
     sole: bool = True
 
 

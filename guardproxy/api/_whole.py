@@ -45,7 +45,9 @@ class Form(Protocol):
 class Body:
     """Handed on as it comes, and read once it is there. `parse`: its JSON; what is longer than `most` nobody reads."""
 
-    touched = own_text = may_be_over = False
+    touched = False
+    own_text = False
+    may_be_over = False
     repeats = 0
     _tried = -1  # size at the last attempt to read it
 
@@ -89,10 +91,12 @@ class Whole:
 
     may_be_over = False
     repeats = 0  # it is never halted: it has been paid for
-    own_text = holding = False
+    own_text = False
+    holding = False
     unread = 0
     """1: nobody can read it, and nothing of it may be handed on."""
-    _over = _given = False
+    _over = False
+    _given = False
     _edited = False  # it was cut, or mended
     _changed = False  # it was written anew
     _calls = 0  # of those that were given

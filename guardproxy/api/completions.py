@@ -136,7 +136,9 @@ class Said(Answer):
 class _Stream:
     """A stream; `strip`: without the chunk of usage that the client has not asked for."""
 
-    touched = own_text = may_be_over = False
+    touched = False
+    own_text = False
+    may_be_over = False
     repeats = 0
 
     def __init__(self, answer: Said, *, strip: bool) -> None:

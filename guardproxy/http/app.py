@@ -70,7 +70,8 @@ class Proxy:
 
     org = DEFAULT_ORG
     where = ""  # options with which commands reach its store
-    incoming, captures = "adopt", False  # what becomes of a client's `traceparent`; whether texts are put on spans
+    incoming = "adopt"  # what becomes of a client's `traceparent`
+    captures = False  # whether texts are put on spans
 
     def __init__(
         self,

@@ -90,7 +90,7 @@ class Incoming:
         self.deaf = True
         if self.coming is not None:
             self.coming.fail(error)
-        del self._parser  # it knows us, as we know it
+        self._parser = httptools.HttpRequestParser(None)  # the other one knows us, as we know it
 
     def _malformed(self, kind: str) -> None:
         self.deaf, self.wrong = True, kind

@@ -43,7 +43,7 @@ def wants(policy: Policy, *, verifies: str = "") -> Wants:
     """What of it there is to do; asked once, since most policies want nothing. `verifies`: the verifier's mode."""
     tools, asked = policy.tools, policy.proposals.get("arguments")
     checks = completion.in_use(policy.completion)
-    enforced = "enforce" in (verifies, *(getattr(one, "mode", "") for one in checks.values()))
+    enforced = verifies == "enforce" or any(getattr(one, "mode", "") == "enforce" for one in checks.values())
     return Wants(
         cleans=any(getattr(one, "mode", "off") != "off" for one in policy.hygiene.values()),
         calls=bool(tools.deny or tools.approval or tools.human) or getattr(asked, "mode", "off") != "off",
