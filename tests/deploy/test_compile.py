@@ -1,0 +1,74 @@
+"""What is compiled for a wheel: that it can be, and means the same. That it does: `make verify` runs tests on it."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.compiled import CHOSEN, ROOT, modules
+
+HOOK = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]
+GROUPS, INTERPRETED = HOOK["custom"]["groups"], HOOK["custom"]["interpreted"]
+FOREIGN = {"dict", "list", "str", "bytes", "int", "tuple", "set", "OrderedDict", "defaultdict", "deque", "Counter"}
+"""What mypyc gives a class of ours another layout than its base has (OrderedDict: a crash), or refuses."""
+
+
+def test_each_pattern_and_each_exception_is_about_something() -> None:
+    every = {str(path.relative_to(ROOT)) for some in GROUPS.values() for one in some for path in ROOT.glob(one)}
+
+    assert [one for some in GROUPS.values() for one in some if not [*ROOT.glob(one)]] == []
+    assert set(INTERPRETED) <= every
+    assert len(INTERPRETED) == len(set(INTERPRETED))
+    assert {path for paths in CHOSEN.values() for path in paths} == every - set(INTERPRETED)
+
+
+def test_a_module_is_in_one_group() -> None:
+    again = {"first": ["guardproxy/core/*.py"], "second": ["guardproxy/core/mask.py", "guardproxy/cli.py"]}
+
+    found = modules(ROOT, again, ["guardproxy/core/mask.py"])
+
+    assert found["second"] == ["guardproxy/cli.py"]
+    assert "guardproxy/core/canon.py" in found["first"]
+    assert "guardproxy/core/mask.py" not in found["first"]
+
+
+@pytest.mark.parametrize("path", [path for paths in CHOSEN.values() for path in paths])
+def test_nothing_stands_in_it_that_would_mean_something_else(path: str) -> None:
+    """What mypyc compiles in silence, and into something else. What it refuses, or what fails to import, is seen."""
+    tree = ast.parse((ROOT / path).read_text())
+
+    assert [one.name for one in _classes(tree) if FOREIGN & set(_bases(one))] == []
+    assert [ast.unparse(one) for one in ast.walk(tree) if isinstance(one, ast.GeneratorExp) and _endless(one)] == []
+
+
+def _classes(tree: ast.AST) -> Iterator[ast.ClassDef]:
+    return (one for one in ast.walk(tree) if isinstance(one, ast.ClassDef))
+
+
+def _bases(one: ast.ClassDef) -> Iterator[str]:
+    for base in one.bases:
+        named = base.value if isinstance(base, ast.Subscript) else base
+        yield ast.unparse(named).rpartition(".")[2]
+
+
+def _endless(one: ast.GeneratorExp) -> bool:
+    """Compiled generator expressions are lists."""
+    return any(
+        ast.unparse(part.iter).startswith(("itertools.", "count(", "cycle(", "iter(")) for part in one.generators
+    )
+
+
+def test_the_two_checks_can_fail() -> None:
+    tree = ast.parse("class A(OrderedDict[int, str]): ...\nnext(n for n in itertools.count())")
+
+    assert [*_bases(next(_classes(tree)))] == ["OrderedDict"]
+    assert any(isinstance(one, ast.GeneratorExp) and _endless(one) for one in ast.walk(tree))
+
+
+def test_nothing_is_written_beside_the_sources() -> None:
+    """It would be imported in the place of a module that has changed since."""
+    assert [*Path(ROOT / "guardproxy").rglob("*.so")] == []
