@@ -93,8 +93,8 @@ phoenix: $(DEV)  ## real spans in Arize Phoenix (850 MB, in .venv-phoenix): one 
 
 constraints:  ## the versions that the image is built with, as the package index has them now
 	rm -rf build/constraints && $(PYTHON) -m venv build/constraints
-	build/constraints/bin/python -m pip install --quiet --disable-pip-version-check hatchling .
-	(sed -n '/^#/p' deploy/constraints.txt; build/constraints/bin/python -m pip freeze --exclude guardproxy) \
+	build/constraints/bin/python -m pip install --quiet --disable-pip-version-check hatchling mypy setuptools .
+	(sed -n '/^#/p' deploy/constraints.txt; build/constraints/bin/python -m pip freeze --all --exclude guardproxy --exclude pip) \
 	> build/constraints.txt && mv build/constraints.txt deploy/constraints.txt
 
 tools:

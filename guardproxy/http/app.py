@@ -277,8 +277,7 @@ class Proxy:
     def tell(self, kind: str, org: str, session: str, about: str, data: Mapping[str, object]) -> None:
         """Tell the webhook, if there is one. `about` and the kind name the event: it is told once."""
         if self.webhook is not None:
-            now_ms = time.time_ns() // 1_000_000
-            self.webhook.tell(Event(f"{kind}:{about}", kind, now_ms, org, session, data))
+            self.webhook.tell(Event(f"{kind}:{about}", kind, time.time_ns() // 1_000_000, org, session, data))
 
     def spawn(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
         """Run `work` beside the caller. The one place that makes tasks: a task nobody holds may be collected."""

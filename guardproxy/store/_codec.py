@@ -79,7 +79,7 @@ def bare(values: Sequence[object]) -> bytes:
     return encode(values)[1 if len(values) < _SHORT else 3 :]
 
 
-NEVER = 0  # a request that is never a turn, in the place of whether it offers tools
+NEVER: object = 0  # never a turn, in the place of whether it offers tools; were it an int, so were False, compiled
 _SHORT = 16  # a msgpack list of fewer has one byte in front, one of more three
 
 
