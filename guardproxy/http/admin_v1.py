@@ -19,10 +19,10 @@ from urllib.parse import unquote
 import orjson
 from aiohttp import web
 
+from guardproxy.core.tenant import DEFAULT_ORG
 from guardproxy.core.windows import Budget
 from guardproxy.errors import BadAsk, GuardError
 from guardproxy.http import objects, people
-from guardproxy.http.app import Proxy
 from guardproxy.http.approvals import Desk
 from guardproxy.http.auditing import Actor, Notes
 from guardproxy.http.gate import Gate, suffices
@@ -69,7 +69,7 @@ class AdminV1:
         self,
         store: Store,
         key: bytes,
-        org: str = Proxy.org,
+        org: str = DEFAULT_ORG,
         *,
         gate: Gate | None = None,
         keyring: Keyring | None = None,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from guardproxy.core.exemption import Exemption
-from guardproxy.http.app import Proxy
+from guardproxy.core.tenant import DEFAULT_ORG
 from guardproxy.store.redis import Store
 from guardproxy.telemetry.log import fields_of
 from guardproxy.telemetry.looptable import rows_of
@@ -237,7 +237,7 @@ async def test_what_spares_a_run_is_said_everywhere(run: Run, stream: bool, stor
         check(turns, running.proxy.printer)
         sessions = {turn.report.view.session for turn in turns}
         assert await held(store, sessions) == {}
-        records = [read_record(one) for one in await store.records(Proxy.org, sessions.pop())]
+        records = [read_record(one) for one in await store.records(DEFAULT_ORG, sessions.pop())]
     told = [one for turn in turns for one in turn.report.decision.spared]
     assert {(one.because, one.rule) for one in told} == run.spared
     logged = [row for turn in turns for row in fields_of(turn.report).get("spared", [])]  # type: ignore[attr-defined]
