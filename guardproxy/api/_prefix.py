@@ -8,11 +8,12 @@ are not decoded. Cost: a hash over the body (xxh3, a tenth of a parse) and a par
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, overload
 
 import msgspec
 import xxhash
 
+from guardproxy.api._body import READ, Body, decode, decode_list
 from guardproxy.api._json import loads
 from guardproxy.api._spans import head_of, spans_of
 from guardproxy.core.memo import Memo
@@ -32,38 +33,6 @@ _OPEN = b'{"messages":['
 _BETWEEN = b" \t\r\n,"
 
 
-class _Body(msgspec.Struct, gc=False):  # what the surfaces read; all else is passed over
-    messages: list[msgspec.Raw]
-    system: Any = msgspec.UNSET
-    model: Any = msgspec.UNSET
-    tools: Any = msgspec.UNSET
-    functions: Any = msgspec.UNSET
-    tool_choice: Any = msgspec.UNSET
-    function_call: Any = msgspec.UNSET
-    stream: Any = msgspec.UNSET
-    deferred: Any = msgspec.UNSET
-    stream_options: Any = msgspec.UNSET
-    max_tokens: Any = msgspec.UNSET
-    max_completion_tokens: Any = msgspec.UNSET
-    n: Any = msgspec.UNSET
-    metadata: Any = msgspec.UNSET
-    litellm_session_id: Any = msgspec.UNSET
-    litellm_trace_id: Any = msgspec.UNSET
-    litellm_metadata: Any = msgspec.UNSET
-    user: Any = msgspec.UNSET
-    safety_identifier: Any = msgspec.UNSET
-    service_tier: Any = msgspec.UNSET
-    speed: Any = msgspec.UNSET
-    client_metadata: Any = msgspec.UNSET
-    prompt_cache_key: Any = msgspec.UNSET
-    thread_id: Any = msgspec.UNSET
-
-
-READ = tuple(name for name in _Body.__struct_fields__ if name != "messages")
-"""Keys of a body that are read, beside its messages."""
-
-_decode = msgspec.json.Decoder(_Body).decode
-_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _UNREADABLE = (msgspec.DecodeError, RecursionError, ValueError)
 
 
@@ -157,7 +126,7 @@ class Messages(Sequence[Mapping[str, object]]):
 
     def _between(self, prior: Place, place: Place) -> Sequence[msgspec.Raw]:
         """The messages from one place to the next."""
-        return _decode_list(b"[" + self._body[prior.at : place.at].rstrip(_BETWEEN) + b"]")
+        return decode_list(b"[" + self._body[prior.at : place.at].rstrip(_BETWEEN) + b"]")
 
 
 class Prefixes:
@@ -173,7 +142,7 @@ class Prefixes:
 
         `count`: of a surface that spreads messages out; what it counted is kept with the places.
         """
-        if len(body) <= 4 * GRID:
+        if len(body) <= 2 * GRID:
             return None
         digests = self._digests(body, 0 if count is None else 1)
         known, place = self._deepest(digests)
@@ -205,7 +174,7 @@ class Prefixes:
     ) -> tuple[Messages, dict[str, object]] | None:
         """A body of which nothing is known."""
         _readable(body)
-        parsed = _decode(body)
+        parsed = decode(body)
         opens = body.index(b"[", body.index(_KEY)) + 1
         spans = spans_of(body, opens, parsed.messages)
         head = head_of(body, spans)
@@ -222,7 +191,7 @@ class Prefixes:
         """A body whose beginning is known."""
         end = _OPEN + body[place.at :]
         _readable(end)
-        later = _decode(end)
+        later = decode(end)
         spans = spans_of(body, place.at, later.messages)
         if not spans or body.find(_KEY, spans[-1][1]) >= 0:
             return None
@@ -234,10 +203,10 @@ class Prefixes:
     def _before(self, body: bytes, place: Place) -> dict[str, object]:
         """The keys that stand before the messages. Mostly the same in many conversations, and never written to."""
         if place.opens > FRONT_MOST:
-            return _others(_decode(body[: place.opens] + b"]}"))
+            return _others(decode(body[: place.opens] + b"]}"))
         found = self._fronts[place.front]
         if found is None:
-            found = self._fronts.keep(place.front, _others(_decode(body[: place.opens] + b"]}")))
+            found = self._fronts.keep(place.front, _others(decode(body[: place.opens] + b"]}")))
         return found
 
     def _note(
@@ -276,7 +245,7 @@ def _readable(text: bytes) -> None:
         text.decode()
 
 
-def _others(parsed: _Body) -> dict[str, object]:
+def _others(parsed: Body) -> dict[str, object]:
     return {name: found for name in READ if (found := getattr(parsed, name)) is not msgspec.UNSET}
 
 
