@@ -15,8 +15,11 @@ VALIDATORS := .venv-validators/bin/hadolint
 TRACEQL := tests/verify/traceql/node_modules/@grafana/lezer-traceql
 SHARED ?= ../shared
 VERIFIED := verify or redis_server
-# Beside the others, on the second core: long, and with no server of Debian's.
-PURE := tests/api tests/properties
+PLAIN := not verify and not redis_server and not local_model and not phoenix
+# A file stays on one core, for the servers that its tests share; tests/conftest.py has the long ones begin first.
+SHARED_OUT := -q -n 2 --dist loadfile --no-loadscope-reorder
+# Hundreds of processes are started, and each would compile the whole package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test run bench soak verify lint score sources generated tools local-model clients constraints phoenix
 .DEFAULT_GOAL := demo
@@ -28,7 +31,7 @@ run: $(DEMO)  ## serve on 127.0.0.1:8787; the provider comes from OPENAI_BASE_UR
 	.venv/bin/guardproxy serve
 
 test: lint  ## everything that needs the package index only
-	.venv/bin/python -m pytest -q -n 2 --dist loadfile -m "not verify and not redis_server and not local_model and not phoenix"
+	.venv/bin/python -m pytest $(SHARED_OUT) -m "$(PLAIN)"
 
 lint: $(DEV)
 	.venv/bin/ruff check .
@@ -36,10 +39,7 @@ lint: $(DEV)
 	.venv/bin/lint-imports --no-cache
 
 verify: $(DEV) $(FUZZ) $(VALIDATORS) $(TRACEQL) tools  ## what needs servers, schemathesis and the validators of deploy/
-	@mkdir -p build; \
-	.venv/bin/python -m pytest -q -m "$(VERIFIED)" $(PURE) > build/verify-pure.log 2>&1 & pure=$$!; \
-	.venv/bin/python -m pytest -q -m "$(VERIFIED)" $(PURE:%=--ignore=%); rest=$$?; \
-	wait $$pure; first=$$?; cat build/verify-pure.log; [ $$rest -eq 0 ] && [ $$first -eq 0 ]
+	.venv/bin/python -m pytest $(SHARED_OUT) -m "$(VERIFIED)"
 
 bench: $(DEV)  ## CPU a request against a bare reverse proxy, in the same run
 	.venv/bin/python -m tests.bench
