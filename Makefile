@@ -21,7 +21,7 @@ SHARED_OUT := -q -n 2 --dist loadfile --no-loadscope-reorder
 # Hundreds of processes are started, and each would compile the whole package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test run bench soak verify lint score sources generated tools local-model clients constraints phoenix
+.PHONY: demo test run bench soak verify environments lint score sources generated tools local-model clients constraints phoenix
 .DEFAULT_GOAL := demo
 
 demo: $(DEMO)  ## a looping agent without and with the proxy
@@ -35,10 +35,12 @@ test: lint  ## everything that needs the package index only
 
 lint: $(DEV)
 	.venv/bin/ruff check .
-	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
+	.venv/bin/mypy
 
-verify: $(DEV) $(FUZZ) $(VALIDATORS) $(TRACEQL) tools  ## what needs servers, schemathesis and the validators of deploy/
+environments: $(DEV) $(FUZZ) $(VALIDATORS)
+
+verify: environments $(TRACEQL) tools  ## what needs servers, schemathesis and the validators of deploy/
 	.venv/bin/python -m pytest $(SHARED_OUT) -m "$(VERIFIED)"
 
 bench: $(DEV)  ## CPU a request against a bare reverse proxy, in the same run
