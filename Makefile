@@ -7,19 +7,25 @@ KEY := $(shell cksum < pyproject.toml | cut -d' ' -f1)
 DEMO := .venv/stamp-demo-$(KEY)
 DEV := .venv/stamp-dev-$(KEY)
 COMPILED := build/compiled/stamp
+AS_SHIPPED := PYTHONSAFEPATH=1 PYTHONPATH=build/compiled:. .venv/bin/python
+# Run on the compiled modules as well: what goes through the front door, and real `guardproxy serve` processes.
+FRONT := tests/accept tests/surfaces tests/http/test_serve.py tests/http/test_operators.py tests/test_handover.py
 PIP := .venv/bin/python -m pip --quiet --disable-pip-version-check
 # What `make verify` needs of the system: command:package of Debian's.
-TOOLS := redis-server:redis-server prometheus:prometheus amtool:prometheus-alertmanager \
+TOOLS := gcc:gcc redis-server:redis-server prometheus:prometheus amtool:prometheus-alertmanager \
 	docker-compose:docker-compose systemd-analyze:systemd node:nodejs npm:npm
 FUZZ := .venv-schemathesis/bin/schemathesis
 VALIDATORS := .venv-validators/bin/hadolint
 TRACEQL := tests/verify/traceql/node_modules/@grafana/lezer-traceql
 SHARED ?= ../shared
 VERIFIED := verify or redis_server
-# Beside the others, on the second core: long, and with no server of Debian's.
-PURE := tests/api tests/properties
+PLAIN := not verify and not redis_server and not local_model and not phoenix
+# A file stays on one core, for the servers that its tests share; tests/conftest.py has the long ones begin first.
+SHARED_OUT := -q -n 2 --dist loadfile --no-loadscope-reorder
+# Hundreds of processes are started, and each would compile the whole package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test run wheel bench soak verify lint score sources generated tools local-model clients constraints phoenix
+.PHONY: demo test run wheel bench soak verify environments lint score sources generated tools local-model clients constraints phoenix
 .DEFAULT_GOAL := demo
 
 demo: $(DEMO)  ## a looping agent without and with the proxy
@@ -29,24 +35,24 @@ run: $(DEMO)  ## serve on 127.0.0.1:8787; the provider comes from OPENAI_BASE_UR
 	.venv/bin/guardproxy serve
 
 test: lint  ## everything that needs the package index only
-	.venv/bin/python -m pytest -q -n 2 --dist loadfile -m "not verify and not redis_server and not local_model and not phoenix"
+	.venv/bin/python -m pytest $(SHARED_OUT) -m "$(PLAIN)"
 
 lint: $(DEV)
 	.venv/bin/ruff check .
-	.venv/bin/mypy
 	.venv/bin/lint-imports --no-cache
+	.venv/bin/mypy
 
-verify: $(DEV) $(FUZZ) $(VALIDATORS) $(TRACEQL) tools  ## what needs servers, schemathesis and the validators of deploy/
-	@mkdir -p build; \
-	.venv/bin/python -m pytest -q -m "$(VERIFIED)" $(PURE) > build/verify-pure.log 2>&1 & pure=$$!; \
-	.venv/bin/python -m pytest -q -m "$(VERIFIED)" $(PURE:%=--ignore=%); rest=$$?; \
-	wait $$pure; first=$$?; cat build/verify-pure.log; [ $$rest -eq 0 ] && [ $$first -eq 0 ]
+environments: $(DEV) $(FUZZ) $(VALIDATORS)
+
+verify: environments $(COMPILED) $(TRACEQL) tools  ## what needs servers, a compiler, schemathesis, validators of deploy/
+	.venv/bin/python -m pytest $(SHARED_OUT) -m "$(VERIFIED)"
+	$(AS_SHIPPED) -m pytest --import-mode=importlib $(SHARED_OUT) -m "$(PLAIN)" $(FRONT)
 
 wheel: $(COMPILED)  ## guardproxy with what every request goes through compiled; needs gcc and Python's headers
 	@mkdir -p dist && cp build/wheel/guardproxy-*.whl dist/ && ls dist/guardproxy-*.whl
 
 bench: $(DEV) $(COMPILED)  ## CPU a request against a bare reverse proxy, in the same run, compiled as the image is
-	PYTHONSAFEPATH=1 PYTHONPATH=build/compiled:. .venv/bin/python -m tests.bench
+	$(AS_SHIPPED) -m tests.bench
 
 soak: $(DEV)  ## ten minutes of agents, healthy and looping: answers, latency, memory; SOAK="--minutes 60 --agents 64"
 	.venv/bin/python -m tests.bench.soak $(SOAK)

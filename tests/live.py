@@ -237,7 +237,7 @@ async def serve(
             await handler.close(1)
         return
     server = handler if isinstance(handler, web.Server) else web.Server(handler, access_log=None)
-    runner = web.ServerRunner(server, shutdown_timeout=1)
+    runner = web.ServerRunner(server, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from pathlib import Path
@@ -35,6 +36,12 @@ def ask(headers: dict[str, str] | None = None, **fields: Any) -> Ask:
     return chat.read(body(**fields), headers or {})
 
 
+@functools.cache
+def streamed(**fields: Any) -> Ask:
+    """That of a stream: it holds no state, and a test that cuts an answer at every byte needs it thousands of times."""
+    return ask(stream=True, **fields)
+
+
 def view(watcher: chat.Watcher) -> dict[str, Any]:
     """A watcher's view in the shape of the golden files."""
     usage = watcher.usage
@@ -52,7 +59,7 @@ def view(watcher: chat.Watcher) -> dict[str, Any]:
 
 def play(chunks: list[bytes], *, drop: bool = False, strip: bool = False, **options: Any) -> tuple[bytes, chat.Watcher]:
     """The bytes that a client gets of an answer, and the watcher."""
-    watched = ask(stream=True, n=options.pop("n", 1))
+    watched = streamed(n=options.pop("n", 1))
     watcher = chat.watch(watched, strip_usage=strip, drop=DropCalls(CUT) if drop else None, **options)
     out = b"".join([watcher.feed(chunk) for chunk in chunks])
     return out + watcher.finish(), watcher

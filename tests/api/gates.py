@@ -9,7 +9,7 @@ from typing import Any
 from guardproxy.api import chat
 from guardproxy.api._sse import Decoder, data_of
 from guardproxy.core.model import Call
-from tests.api.cases import ask, delta, sse
+from tests.api.cases import delta, sse, streamed
 
 
 def tc(i: Any = None, id: Any = None, n: Any = None, a: Any = None, **more: Any) -> dict[str, Any]:  # noqa: A002
@@ -42,7 +42,7 @@ def gated(
 ) -> tuple[bytes, chat.Watcher]:
     """What passes a gate before anything is released, and the watcher."""
     gate = chat.Gate(wants, options.pop("text", False), options.pop("calls", True), firm=options.pop("firm", True))
-    watcher = chat.watch(ask(stream=True), gate=gate, **options)
+    watcher = chat.watch(streamed(), gate=gate, **options)
     out = b"".join([watcher.feed(chunk) for chunk in (raw if isinstance(raw, list) else [raw])])
     return out + watcher.finish(), watcher
 

@@ -28,9 +28,12 @@ def ask(headers: dict[str, str] | None = None, **fields: Any) -> Ask:
     return responses.read(body(**fields), headers or {})
 
 
+STREAMED = ask(stream=True)
+
+
 def play(chunks: list[bytes], *, drop: bool = False, **options: Any) -> tuple[bytes, responses.Watcher]:
     """The bytes that a client gets of an answer, and the watcher."""
-    watcher = responses.watch(ask(stream=True), drop=DropCalls(CUT) if drop else None, **options)
+    watcher = responses.watch(STREAMED, drop=DropCalls(CUT) if drop else None, **options)
     out = b"".join([watcher.feed(chunk) for chunk in chunks])
     return out + watcher.finish(), watcher
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -35,6 +36,7 @@ STREAMS = sorted(path for path in (GOLDEN / "streams").glob("*.sse") if path.nam
 OPTIONS = messages.Options(halt_repeats=10, mend_finish=True)
 
 
+@functools.cache
 def expected(path: Path, *, drop: bool) -> bytes:
     edited = path.with_suffix(".drop.sse")
     return (edited if drop and edited.exists() else path).read_bytes()

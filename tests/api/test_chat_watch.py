@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ STREAMS = sorted(path for path in (GOLDEN / "streams").glob("*.sse") if path.nam
 WAYS: list[tuple[str, dict[str, bool]]] = [("", {}), ("drop", {"drop": True}), ("strip", {"strip": True})]
 
 
+@functools.cache
 def expected(path: Path, way: str) -> bytes:
     edited = path.with_suffix(f".{way}.sse")
     return (edited if way and edited.exists() else path).read_bytes()

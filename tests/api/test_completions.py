@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,7 @@ def test_golden_requests(path: Path, name: str) -> None:
     assert completions.write(asked, ()) is asked.body
 
 
+@functools.cache
 def expected(path: Path, way: str) -> bytes:
     edited = path.with_suffix(f".{way}.sse")
     return (edited if way and edited.exists() else path).read_bytes()

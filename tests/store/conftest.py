@@ -4,8 +4,9 @@ Redis Cluster of three for the tests that ask for no more than a store.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,16 +29,31 @@ def binary_of(name: str) -> Path | None:
     return Path(found)
 
 
-@pytest.fixture(scope="session", params=[*SERVERS, pytest.param("cluster", marks=pytest.mark.redis_server)])
-def servers(request: pytest.FixtureRequest) -> Iterator[Embedded | Nodes]:
-    if request.param == "cluster":
-        with cluster() as nodes:
-            yield nodes
-        return
-    with embedded.scratch(binary_of(request.param)) as running, heard(running.socket_path) as found:
+@contextlib.contextmanager
+def monitored(name: str) -> Iterator[Embedded]:
+    with embedded.scratch(binary_of(name)) as running, heard(running.socket_path) as found:
         yield running
     assert found.calls
     assert found.wrong == []  # in no call of any test: keys in several slots, or more than docs/redis.md allows
+
+
+@pytest.fixture(scope="session")
+def started() -> Iterator[Callable[[str], Embedded | Nodes]]:
+    """Each server once: the files of a run are shared out one by one, and every file asks for one after the other."""
+    found: dict[str, Embedded | Nodes] = {}
+    with contextlib.ExitStack() as stack:
+
+        def start(name: str) -> Embedded | Nodes:
+            if name not in found:
+                found[name] = stack.enter_context(cluster() if name == "cluster" else monitored(name))
+            return found[name]
+
+        yield start
+
+
+@pytest.fixture(scope="session", params=[*SERVERS, pytest.param("cluster", marks=pytest.mark.redis_server)])
+def servers(request: pytest.FixtureRequest, started: Callable[[str], Embedded | Nodes]) -> Embedded | Nodes:
+    return started(request.param)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import functools
 import re
 import socket
 import threading
@@ -19,7 +20,7 @@ MANY = {"mget", "del", "unlink", "exists"}
 
 KEYLESS = {"ping", "info", "time", "wait", "asking", "cluster|slots", "client|setname", "script|load", "auth", "select"}
 KEYLESS |= {"role"}
-_WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+_WORD = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"')
 
 
 def granted() -> str:
@@ -29,8 +30,15 @@ def granted() -> str:
     return found[1]
 
 
-def commands() -> set[str]:
-    return {word[1:] for word in granted().split() if word.startswith("+")}
+@functools.cache
+def commands() -> frozenset[str]:
+    return frozenset(word[1:] for word in granted().split() if word.startswith("+"))
+
+
+@functools.cache
+def heeded() -> frozenset[bytes]:
+    """Commands of the proxy's; the others are a test's own look behind the store's back."""
+    return frozenset({b"evalsha", *(one.encode() for one in commands())})
 
 
 def keys_of(words: list[bytes]) -> list[bytes]:
@@ -71,7 +79,7 @@ class Heard:
 
     def line(self, raw: bytes) -> None:
         head, _, rest = raw.partition(b"] ")
-        words = [codecs.escape_decode(word)[0] for word in _WORD.findall(rest)]
+        words = [codecs.escape_decode(word)[0] if b"\\" in word else word for word in _WORD.findall(rest)]
         if not words:
             return
         if head.endswith(b" lua") and self._last:
@@ -83,8 +91,8 @@ class Heard:
     def done(self) -> None:
         """The call before is over."""
         call, self._last = self._last, None
-        if call is None or call.words[0].lower() not in (b"evalsha", *(one.encode() for one in commands())):
-            return  # a test's own look behind the store's back
+        if call is None or call.words[0].lower() not in heeded():
+            return
         self.calls += 1
         self.commands |= {words[0].decode().lower() for words in (call.words, *call.inner)}
         if call.words[0].lower() == b"evalsha":

@@ -185,7 +185,7 @@ def test_the_command_serves_and_ends(image: Image, redis: str) -> None:
         with started(image, **env) as (process, base, admin):
             assert json.loads(fetch(f"{admin}/readyz"))["ready"]
             assert asked(base, "run-1") == "done"
-            assert b"guardproxy_turns_total" in fetch(f"{admin}/metrics")
+            until(lambda: b"guardproxy_turns_total" in fetch(f"{admin}/metrics"))  # counted a moment after the answer
             listed = image.run("guardproxy", "sessions", "list", "--config", file, **env)
             assert (listed.returncode, listed.stdout.count(":run-1")) == (0, 1), listed
             process.send_signal(signal.SIGTERM)
