@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from . import bodies, cells, figures, hot_org, micro, procs, surfaces, targets
-from .cells import CELLS, OFF, ON, TWO, Cell, Row, Runner, Target
+from .cells import CELLS, OFF, ON, TWO, WRITTEN, Cell, Row, Runner, Target
 from .redis_trips import Monitor, socket_of
 
 OUT = cells.HERE / "out"
@@ -35,12 +35,12 @@ def arguments() -> argparse.Namespace:
 
 def commands(given: list[str]) -> dict[str, str]:
     """Targets and their commands. A stand-in for guardproxy alone replaces all three of its variants."""
-    out = dict(targets.COMMANDS)
+    out = targets.commands()
     chosen = dict(item.partition("=")[::2] for item in given)
     if unknown := set(chosen) - set(out):
         raise procs.BenchError(f"--target: no {', '.join(sorted(unknown))}; there are {', '.join(out)}")
     if OFF in chosen:
-        out |= dict.fromkeys((ON, TWO), "")
+        out |= dict.fromkeys((ON, TWO, WRITTEN), "")
     return {name: command for name, command in (out | chosen).items() if command}
 
 
@@ -114,6 +114,7 @@ def inside() -> dict[str, float | None]:
 def bench(args: argparse.Namespace, running: procs.Procs) -> int:
     """The whole run; 1 when a must is missed."""
     cells.build(running.work)
+    print(f"guardproxy: {'compiled, as it ships' if targets.compiled() else 'as it is written, nothing compiled'}")
     chosen = {name: CELLS[name] for name in (args.cells.split(",") if args.cells else CELLS)}
     mock = cells.start_mock(running)
     runner = Runner(running, args.ids)

@@ -37,10 +37,11 @@ class Cell:
 
 
 OFF, ON, TWO = "guardproxy", "guardproxy-traces", "guardproxy-2"
+WRITTEN = "guardproxy-written"  # the sources as they are, beside the compiled modules
 CELLS: Mapping[str, Cell] = {
-    "S32": Cell("S", bodies.JSON, 32, 2500, ("bare", OFF, ON)),
-    "M32": Cell("M", bodies.JSON, 32, 1600, ("bare", OFF, ON, TWO)),
-    "L32": Cell("L", bodies.JSON, 32, 400, ("bare", OFF, ON)),
+    "S32": Cell("S", bodies.JSON, 32, 2500, ("bare", OFF, WRITTEN, ON)),
+    "M32": Cell("M", bodies.JSON, 32, 1600, ("bare", OFF, WRITTEN, ON, TWO)),
+    "L32": Cell("L", bodies.JSON, 32, 400, ("bare", OFF, WRITTEN, ON)),
     "S1": Cell("S", bodies.JSON, 1, 800, ("direct", "bare", OFF)),
     "M1": Cell("M", bodies.JSON, 1, 200, ("direct", "bare", OFF)),
     "B1": Cell("S", bodies.BURST, 1, 400, ("direct", "bare", OFF)),

@@ -8,13 +8,27 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
+from guardproxy.core import fingerprint
+
 from . import procs
-from .cells import OFF, ON, PATH, TWO, Target
+from .cells import OFF, ON, PATH, TWO, WRITTEN, Target
 
 BARE = f"{sys.executable} -m {__package__}.bare {{port}} {{origin}}"
 GUARD = f"{sys.executable} -m guardproxy serve --config {{config}}"
 READY = b'{"model":"gpt-4o-mini","messages":[{"role":"user","content":"ready?"}]}'
 COMMANDS: Mapping[str, str] = {"bare": BARE, OFF: GUARD, ON: GUARD, TWO: GUARD}
+SOURCES = Path(__file__).parents[2]
+
+
+def compiled() -> bool:
+    """Whether what is measured here has compiled modules."""
+    return not fingerprint.__file__.endswith(".py")
+
+
+def commands() -> dict[str, str]:
+    """Every target's command. Beside compiled modules, the sources are a target of their own."""
+    written = {WRITTEN: f"env PYTHONPATH={shlex.quote(str(SOURCES))} {GUARD}"} if compiled() else {}
+    return {**COMMANDS, **written}
 
 
 def config(port: int, admin: int, origin: str, data: Path, workers: int, otlp: str) -> str:
