@@ -46,7 +46,7 @@ environments: $(DEV) $(FUZZ) $(VALIDATORS)
 
 verify: environments $(COMPILED) $(TRACEQL) tools  ## what needs servers, a compiler, schemathesis, validators of deploy/
 	.venv/bin/python -m pytest $(SHARED_OUT) -m "$(VERIFIED)"
-	$(AS_SHIPPED) -m pytest --import-mode=importlib $(SHARED_OUT) -m "$(PLAIN)" $(FRONT)
+	$(AS_SHIPPED) -m pytest -o pythonpath= $(SHARED_OUT) -m "$(PLAIN)" $(FRONT)
 
 wheel: $(COMPILED)  ## guardproxy with what every request goes through compiled; needs gcc and Python's headers
 	@mkdir -p dist && cp build/wheel/guardproxy-*.whl dist/ && ls dist/guardproxy-*.whl
