@@ -58,7 +58,7 @@ def pytest_collection_finish() -> None:
     """What is there now stays to the end: the collector need not look at it again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)  # as a worker of the proxy sets it
+    gc.set_threshold(10_000)
 
 
 @pytest.hookimpl(wrapper=True)
