@@ -69,7 +69,7 @@ class Gathered:
                 delta = entry.get("delta")
                 if isinstance(delta, dict):
                     self._delta(delta)
-                elif not self._merged and not self._legacy and not WORDS & self._fields.keys():
+                elif not self._merged and not self._legacy and not self._fields.keys() & WORDS:
                     self._message(said(entry))  # as a whole, in place of a delta
         return self
 

@@ -202,7 +202,8 @@ class Guarded:
     def _remember(self, look: Look, objections: Sequence[Objection]) -> None:
         """What has to stand in later requests at the place of this answer."""
         turn = self.turn
-        calls, after = [], []
+        calls: Sequence[tuple[int, bytes]] = ()
+        after: Sequence[bytes] = ()
         if objections:
             raw = look.watcher.raw_calls()
             texts = {one.position: one.text for one in objections}
