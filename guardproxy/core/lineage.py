@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from guardproxy.core.view import Opening, TurnFact
+from guardproxy.core.view import Opening
 
 RING = 64
 """Facts kept per thread (DESIGN section 2)."""
@@ -115,11 +115,15 @@ class Lineage:
         heir_of = self._left(opening)
         if who.session and who.thread:
             return self._thread(org, who.session, who.thread, now_ms, heir_of)
-        found = None if who.fresh else self._by_link(opening, far=False, upto=1)
-        found = found or self._by_digest(opening, now_ms) or (None if who.fresh else self._by_link(opening, far=False))
+        found = None if who.fresh else self._by_place(opening, now_ms, own=True)
+        found = (
+            found
+            or self._by_digest(opening, now_ms)
+            or (None if who.fresh else self._by_place(opening, now_ms, own=False))
+        )
         latest = self._heads.get(self._head(opening))
         if found is None and latest is None and not who.fresh:
-            found = self._by_link(opening, far=True)
+            found, _ = self._by_link(opening, far=True)
         if found is None and latest is not None and not (who.session or who.fresh or who.spoken):
             found = self._ended_by_us(opening, now_ms)
         if found is None and latest is not None:
@@ -186,11 +190,31 @@ class Lineage:
         who = opening.identity
         if not who.session or who.fresh or (opening.org, who.session) in self._sessions:
             return None
-        left = self._by_link(opening, far=False, anyone=True)
+        left, _ = self._by_link(opening, far=False, anyone=True)
         return None if left is None or left.closed_by else left
 
-    def _by_link(self, opening: Opening, *, far: bool, anyone: bool = False, upto: int = 9) -> Thread | None:
-        """Who was given this round: the longest history shorter than this one, else the latest.
+    def _by_place(self, opening: Opening, now_ms: int, *, own: bool) -> Thread | None:
+        """By the links, but for another run that did the same at another place of its history: its texts are not ours.
+
+        `own`: by what is most specific; the thread may have been given its round last all the same.
+        """
+        who, count = opening.identity, opening.fact.count
+        found, long = self._by_link(opening, far=False, upto=1 if own else 9)
+        before = None if who.spoken else self._asked.get(opening.fact.conversation)
+        if before is not None and not (self._mine(before, opening) and now_ms - before.at <= LATEST_MS):
+            before = None
+        if found is None:
+            ids = len([link for link in who.links if not link.startswith("*")]) > 1  # they tell it from equal ones
+            return None if own or not ids else before
+        digest, index = next(((r.digest, r.index) for r in reversed(opening.fact.rounds)), ("", -1))
+        if index < long < count or ((own or index <= long) and found.delivered == digest):
+            return found
+        return before or found
+
+    def _by_link(
+        self, opening: Opening, *, far: bool, anyone: bool = False, upto: int = 9
+    ) -> tuple[Thread | None, int]:
+        """Who was given this round, and how long its history was: the longest shorter than this one, else the latest.
 
         `far`: by the links that hold without the head, for heads that nothing is known of. `anyone`: in any session.
         `upto`: by the most specific ones alone; what was done may have been done by another run, too.
@@ -200,10 +224,11 @@ class Lineage:
             given = {one: long for one, long in self._links.get(link, {}).items() if anyone or self._mine(one, opening)}
             fit = [thread for thread, long in given.items() if long < opening.fact.count]
             if fit:
-                return max(reversed(fit), key=given.__getitem__)  # of equal ones the latest
+                longest = max(reversed(fit), key=given.__getitem__)  # of equal ones the latest
+                return longest, given[longest]
             if given and (number or not opening.identity.spoken):
-                return next(reversed(given))
-        return None
+                return next(reversed(given)), opening.fact.count
+        return None, 0
 
     def _by_digest(self, opening: Opening, now_ms: int) -> Thread | None:
         """Who asked exactly this; without an assistant turn only if the asking came to nothing, or to a cut."""
@@ -260,33 +285,3 @@ def _goes_on(latest: Thread, opening: Opening, now_ms: int) -> bool:
     if who.fresh:  # a client that starts again after our own ending
         return bool(latest.closed_by) and now_ms - latest.at <= RETRY_MS
     return now_ms - latest.at <= LATEST_MS
-
-
-def new_facts(thread: Thread, fact: TurnFact) -> list[bytes]:
-    """The rounds that the ring does not have: from the one last delivered on, else those after the last request."""
-    found = fact.rounds
-    if thread.turn:
-        if not thread.taken and thread.delivered and _began_before(thread, fact):
-            fact.grown(thread.delivered)
-            found = fact.rounds
-        first = next((i for i, r in enumerate(found) if r.index >= thread.count), len(found))
-        newest = [] if thread.taken else [i for i, r in enumerate(found) if r.digest == thread.delivered]
-        if newest:
-            first, thread.taken = newest[-1], True
-        found = found[first:]
-    counts = thread.session.counts
-    for name, amount in [one for part in found for one in part.counts.items()]:
-        counts[name] = counts.get(name, 0) + amount
-    thread.names = tuple(dict.fromkeys(name for part in found for name in part.counts))
-    return [fact for part in found for fact in part.facts]
-
-
-def _began_before(thread: Thread, fact: TurnFact) -> bool:
-    """Whether the newest round is another one, begun before the last answer, and the user has said nothing new."""
-    newest = fact.rounds[-1] if fact.rounds else None
-    return (
-        newest is not None
-        and newest.digest != thread.delivered
-        and newest.index < thread.count <= fact.count
-        and not fact.user
-    )

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from guardproxy.core.lineage import FAILED, LATEST_MS, Lineage, Session, Thread, new_facts
+from guardproxy.core.added import new_facts
+from guardproxy.core.lineage import FAILED, LATEST_MS, Lineage, Session, Thread
 from guardproxy.core.model import Line
 from guardproxy.core.view import Closing, Opening, Spent, View
 from guardproxy.core.windows import chosen

@@ -30,6 +30,13 @@ local panic, exempt = asked[2] and 1 or 0, tonumber(asked[3] or 0)
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000) + offset
 
+-- The newest round of this history: its digest, and the index of its message.
+local function newest()
+  if rounds == 0 then return '', -1 end
+  local _, first = cmsgpack.unpack_limit(ARGV[4], 1, 0)
+  return first[1], first[2]
+end
+
 -- Ring, episodes and ledger are not saved with the answer: they would double what is written for each turn. `since` are
 -- the facts that came after the answer.
 local function reply(answer, ring, t, since, run)
@@ -55,7 +62,8 @@ if session ~= '' and thread ~= '' then
   run = session .. SEP .. thread
 elseif not fresh and asked[4] and asked[4] ~= MANY and byte(links[1]) ~= 42 then
   local long, _, whose = unpacked(asked[4]) -- a plain turn: `by_link` finds the same
-  if (not spoken or long < count) and (session == '' or sub(whose, 1, #session + 1) == session .. SEP) then
+  local stands = long + 2 >= count or select(2, newest()) <= long -- else it may be what another run did
+  if stands and long < count and (session == '' or sub(whose, 1, #session + 1) == session .. SEP) then
     run = whose
   end
 end
@@ -75,6 +83,7 @@ if not run or (thread ~= '' and not fresh) then
   -- `far`: the links that hold without the head ("*"), for heads that nothing is known of: a compacted conversation.
   -- Among runs of known heads they would lead from one task into another that was given the same words.
   -- `anyone`: in whatever session; a client that goes on under another id carries its conversation with it.
+  -- Second value: how long its history was then.
   local function by_link(far, anyone, upto)
     local nth = 0
     for i = 1, #links do
@@ -83,18 +92,19 @@ if not run or (thread ~= '' and not fresh) then
         local given, any = asked[3 + i], not (spoken and nth == 1)
         if given == MANY then
           local key, some = P .. 'm:' .. links[i], (session == '' or anyone) and 1 or 64
-          local fit = call('ZREVRANGEBYSCORE', key, string.format('(%.0f', count * STAMP), '-inf', 'LIMIT', 0, some)
-          for _, run in ipairs(fit) do
-            if anyone or mine(run) then return run end
+          local below = string.format('(%.0f', count * STAMP)
+          local fit = call('ZREVRANGEBYSCORE', key, below, '-inf', 'WITHSCORES', 'LIMIT', 0, some)
+          for n = 1, #fit, 2 do
+            if anyone or mine(fit[n]) then return fit[n], math.floor(fit[n + 1] / STAMP) end
           end
           local all, latest, at = any and call('ZREVRANGE', key, 0, 63, 'WITHSCORES') or {}, nil, -1
           for n = 1, #all, 2 do
             if (anyone or mine(all[n])) and all[n + 1] % STAMP > at then latest, at = all[n], all[n + 1] % STAMP end
           end
-          if latest then return latest end
+          if latest then return latest, count end
         elseif given then
           local long, _, run = unpacked(given)
-          if (any or long < count) and (anyone or mine(run)) then return run end
+          if (any or long < count) and (anyone or mine(run)) then return run, long end
         end
       end
     end
@@ -120,6 +130,29 @@ if not run or (thread ~= '' and not fresh) then
       end
     end
     return crowded
+  end
+
+  -- Who asked exactly this last, and has moved on since: a client that takes back a round has the run that it had.
+  local function asked_before()
+    if spoken then return nil end -- the examples of a prompt are asked by every run
+    for run in newest_askers() do
+      if mine(run) and thread_of(run) then return run end
+    end
+  end
+
+  -- By its links, but for another run that did the same at another place of its history: its texts are not ours, and
+  -- what the provider has seen would not come again. `own`: by what is most specific; it may have been given its round
+  -- last all the same, to a client that puts more in front of it.
+  local function by_place(own)
+    local run, long = by_link(false, false, own and 1 or nil)
+    if not run then
+      return not own and links[2] and byte(links[2]) ~= 42 and asked_before() or nil -- ids tell it from equal ones
+    end
+    local digest, index = newest()
+    if index < long and long < count then return run end
+    local t = (own or index <= long) and thread_of(run)
+    if t and t.delivered == digest then return run end
+    return asked_before() or run
   end
 
   -- May the latest run of a head be meant where nothing else tells? The examples in a prompt are nobody's history. Only
@@ -182,7 +215,7 @@ if not run or (thread ~= '' and not fresh) then
   function search(anyone)
     if anyone then return by_link(false, true) end
     -- What was given by its ids, who asked exactly this, then what was done: another run may have done the same.
-    local run = (not fresh and by_link(false, false, 1)) or by_digest() or (not fresh and by_link(false))
+    local run = (not fresh and by_place(true)) or by_digest() or (not fresh and by_place(false))
     if run then return run end
     if session == '' then return derive() end
     if fresh then

@@ -97,6 +97,29 @@ def test_a_run_that_is_ahead_is_not_taken_for_one_behind(memory: LocalMemory) ->
     assert ahead.view.session != behind.view.session
 
 
+@pytest.mark.parametrize("ids", [("", ""), ("x", "y")], ids=["same ids", "own ids"])
+@pytest.mark.parametrize("later_ms", [0, lineage.LATEST_MS + 1], ids=["now", "too late to know"])
+def test_a_client_that_takes_back_a_round_has_its_own_run(
+    memory: LocalMemory, ids: tuple[str, str], later_ms: int
+) -> None:
+    """The same was done by another run, whose last words were dropped; but nearer to the beginning."""
+    other, agent = (Agent(memory, ids=name) for name in ids)
+    other.ask()
+    other.get("same")
+    other.ask()
+    assert other.view
+    told = Closing(other.token, "acme", other.view.session, "main", "answered", "text", {}, "words", ("round/words",))
+    kept = other._links(other.rounds[-1])
+    memory.settle(_with(replace(told, links=(*told.links, *kept)), "", 4), other.now_ms)
+    for _ in range(4):
+        own = agent.ask().split()[0]
+        agent.get("same")
+    agent.ask()
+    agent.rounds.pop()
+    agent.now_ms += later_ms
+    assert agent.ask().split()[0] == (other.view.session if later_ms else own)
+
+
 @pytest.mark.parametrize(
     ("outcome", "answer", "same", "turn"),
     [

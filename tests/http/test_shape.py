@@ -151,6 +151,20 @@ AFTER_A_CUT = [
 ]
 
 
+TAKEN_BACK = [
+    # The first run was given the same call nearer to the beginning, and dropped the words that came after it; the
+    # second one takes back a round, and is not to be taken for the first, which has none of its texts.
+    ("call", [("f", "{}")], "", False),
+    ("lose", None, None, False),
+    ("loop", [("f", "{}")], "same", False),
+    ("lose", None, None, False),
+    ("say", "", "Go on.", False),
+]
+TAKEN_BACK_FURTHER = [TAKEN_BACK[0], TAKEN_BACK[0], *[TAKEN_BACK[1]] * 2, *TAKEN_BACK[2:]]
+
+
+@example(runs=[("fresh", False, TAKEN_BACK)])
+@example(runs=[("constant", False, TAKEN_BACK_FURTHER)])
 @example(runs=[("fresh", False, AFTER_A_CUT)])
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(runs=RUNS)

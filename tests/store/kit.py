@@ -42,6 +42,7 @@ class Agent:
     session: str = ""
     thread: str = ""
     ids: str = ""
+    named: str = ""  # how the client names the calls when it sends them again; "" = as the provider did
     lines: tuple[Line, ...] = LINES
     tooled: bool = True
     lease_ms: int = 60_000
@@ -55,8 +56,8 @@ class Agent:
 
     def opening(self, **changes: object) -> Opening:
         newest = self.rounds[-1] if self.rounds else None
-        links = (f"{self.ids}/{newest.index}/{newest.digest}", f"round/{newest.digest}") if newest else ()
-        history = ",".join(r.digest for r in self.rounds)
+        links = (f"{self.named or self.ids}/{newest.index}/{newest.digest}", f"round/{newest.digest}") if newest else ()
+        history = ",".join(f"{self.named or self.ids}{r.digest}" for r in self.rounds)
         made = Opening(
             token=token(),
             org=ORG,

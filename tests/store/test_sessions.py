@@ -205,6 +205,41 @@ async def test_a_cut_declared_thread_is_met_again_by_the_same_first_request(stor
     assert (await agent.begin(offset_ms=130_000)).closed is False
 
 
+@pytest.mark.parametrize("ids", ["", "own"], ids=["ids that repeat", "own ids"])
+@pytest.mark.parametrize("answered", [True, False], ids=["answered", "failed"])
+@pytest.mark.parametrize("other_rounds", [1, 3, 5], ids=["shorter", "as long", "longer"])
+async def test_a_client_that_takes_back_a_round_has_its_own_run(
+    store: Store, ids: str, answered: bool, other_rounds: int
+) -> None:
+    """The same was done by another run of its head, whose last words were dropped; but at another place."""
+    other, agent = Agent(store, ids=f"{ids}2" if ids else ""), Agent(store, ids=ids)
+    for made in (other, agent):
+        for _ in range(other_rounds if made is other else 4):
+            mine = await made.turn(did="same")
+        view = await made.begin()
+        again = (f"{made.ids}/{made.count - 2}/same", "round/same")  # who drops the words goes on from this round
+        if made is other or answered:
+            await made.settle("text", did="words", links=("round/words", *again))
+        else:
+            await made.settle("", "failed")
+        assert view.session == mine.session
+    agent.rounds.pop()
+    agent.count -= 2
+    assert (await agent.begin()).session == mine.session
+
+
+async def test_an_equal_run_that_begins_later_does_not_fall_into_one_that_asked_the_same(store: Store) -> None:
+    """The client names the calls anew, so that both ask exactly the same: each is found by what it was given."""
+    first, second = Agent(store, ids="x"), Agent(store, ids="y")
+    for agent, turns in ((first, 5), (second, 4)):
+        agent.named = "renamed"
+        sessions = {(await agent.turn(did="same")).session for _ in range(turns)}
+        assert len(sessions) == 1
+    assert first.view
+    assert second.view
+    assert first.view.session != second.view.session
+
+
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside an equal run"])
 async def test_a_run_that_has_moved_on_is_not_found_by_its_last_round_any_more(store: Store, beside: bool) -> None:
     agent, other = Agent(store), Agent(store, ids="other")
