@@ -36,7 +36,7 @@ class Names:
                 index = index_of(entry.get("index"))
                 keys: tuple[object, ...] = (None,)
                 if index is not None:
-                    keys = ((_OLDER,) if is_older(index) else place_of(index), (own, index))
+                    keys = (_OLDER if is_older(index) else place_of(index), (own, index))
                 self._add(keys, inner_of(entry).get("name"))
 
     def _add(self, keys: tuple[object, ...], name: object) -> None:

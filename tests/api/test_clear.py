@@ -218,10 +218,13 @@ def test_what_seems_said_before_may_begin_another_call(
     check_stream(found, how, [])
 
 
-def test_of_two_older_calls_in_one_chunk_neither_passes() -> None:
-    older = [{"function_call": {"name": name, "arguments": "{}"}} for name in ("delete", "read")]
-    payload = {**BASE, "choices": [{"index": 0, "delta": said} for said in older]}
-    raw = b"".join([framed(one, PLAIN) for one in (payload, delta("function_call"))]) + b"data: [DONE]\n\n"
+@pytest.mark.parametrize("chunks", [[["delete", "read"]], [["de"], ["lete", ""]]], ids=["two calls", "pieces"])
+def test_of_two_older_calls_in_one_chunk_neither_passes(chunks: list[list[str]]) -> None:
+    older = [
+        [{"function_call": {"name": name, "arguments": "{}" * (name == "read")}} for name in one] for one in chunks
+    ]
+    payloads = [{**BASE, "choices": [{"index": 0, "delta": said} for said in one]} for one in older]
+    raw = b"".join([framed(one, PLAIN) for one in [*payloads, delta("function_call")]]) + b"data: [DONE]\n\n"
     out, _ = judged(raw, [raw], stream=True, forbidden=True)
     assert not names(out, stream=True) & DENIED
     assert judged(raw, [raw], stream=True, forbidden=False)[0] == raw
