@@ -10,13 +10,14 @@ from guardproxy.api._normal import is_older, place_of
 from guardproxy.api._sse import payload_of
 
 _OLDER = -1  # where the pieces of a `function_call` are put together
+_LONGEST = 64  # characters of a name
 
 
 class Names:
     """Those of one stream so far."""
 
     def __init__(self) -> None:
-        self._joined: dict[object, str] = {}  # by what a client may put pieces together by
+        self._joined: dict[object, list[str]] = {}  # by what a client may put pieces together by: all, or the last few
         self._last: dict[object, str] = {}
         self.seen: set[str] = set()
         """Every name that somebody may have read."""
@@ -45,9 +46,10 @@ class Names:
         self.pieces += 1
         self.seen.add(name)
         for key in keys:
-            joined, last = self._joined.get(key, ""), self._last.get(key, "")
-            if name in (last, joined):
+            joined = self._joined.get(key, [""])
+            if name in (self._last.get(key, ""), joined[0]):
                 continue  # said again, as some providers do with every piece
             self._last[key] = name
-            self._joined[key] = joined + name
-            self.seen.add(joined + name)
+            late = [one + name for one in (*joined[1:], "") if len(one) + len(name) <= _LONGEST]
+            self._joined[key] = [joined[0] + name, *late]  # some of those before may be of a call that another one has
+            self.seen.update(self._joined[key])

@@ -209,6 +209,16 @@ TWICE = [PLAIN, PLAIN, ("\n\n", "data: ", "twice"), PLAIN]
             [PLAIN],
             id="older, as a message",
         ),
+        pytest.param(
+            [
+                call("read", holder="older"),
+                call("de"),
+                call("lete", index=None),
+                {**IN_PIECES[1], "index": 0},
+            ],
+            [PLAIN],
+            id="after one that has no number",
+        ),
         pytest.param([call("de", holder="older"), IN_PIECES[1]], [PLAIN], id="after an older one"),
     ],
 )
