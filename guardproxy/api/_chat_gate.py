@@ -61,7 +61,7 @@ class Chunks:
                 yield from [Piece(one, one, kind(one) is Kind.CALL) for one in events_in(out)]
 
     def calls(self, event: Piece) -> bool:
-        return event.calls
+        return event.calls or bool(event.told)
 
     def kind(self, event: Piece) -> Kind:
         return kind(event.plain)
@@ -71,7 +71,7 @@ class Chunks:
 
     def wanted(self, event: Piece, *, shut: bool) -> bool | None:
         """Whether one of the calls so far is to be judged, whatever part of its name somebody may take for it."""
-        self._names.take(event.plain)
+        self._names.take(event.plain, event.told)
         if shut or (event.odd and self._gate.firm) or self._joined is not None or self._wants():
             return True
         return False if all(whole for _, whole in self._answer.first.names()) else None
@@ -89,7 +89,8 @@ class Chunks:
 
     def release(self, held: Sequence[Piece], keep: frozenset[int] | None) -> bytes:
         late = sum([piece.calls for piece in held])
-        if self._joined is None and (keep is None or not self._lacks(keep)) and not self._doubtful(late):
+        calls = any(self.calls(piece) for piece in held)
+        if self._joined is None and (keep is None or not self._lacks(keep)) and not (calls and self._doubtful()):
             self._given = self._count() - self._early
             return b"".join([self.give(piece) for piece in held])
         self._changed = True
@@ -128,9 +129,9 @@ class Chunks:
         self._asked |= fresh
         return any(name and self._gate.wants(name) for name in fresh)
 
-    def _doubtful(self, late: int) -> bool:
+    def _doubtful(self) -> bool:
         """Whether a client may read something in the calls that was not judged: then they are given as they were."""
-        if not late or not self._gate.firm:
+        if not self._gate.firm:
             return False
         calls = self._answer.first.built()
         others = (self._names.seen - {call.name for call in calls}) | {self._clear.other(calls)}

@@ -31,13 +31,14 @@ class Piece(NamedTuple):
     """An event, or what some clients take for one.
 
     `plain`: as it is read; `raw`: its bytes, which go on where nothing is refused. `calls`: it has some; `odd`: in a
-    spelling that is not the usual one.
+    spelling that is not the usual one. `told`: all entries of calls in `raw`, where `plain` has not all of them.
     """
 
     plain: bytes
     raw: bytes
     calls: bool = False
     odd: bool = False
+    told: tuple[Fields, ...] | None = None
 
 
 class Clear:
@@ -115,8 +116,10 @@ class Clear:
         made = [b"data: " + dumps(chunk) + b"\n\n" for chunk in chunks]
         if not sole and self._firm:
             return [Piece(one, one, _calls(chunk), odd=True) for one, chunk in zip(made, chunks, strict=True)]
-        raws = [b""] * (len(made) - 1) + [raw]
-        return [Piece(one, was, _calls(chunk), True) for one, was, chunk in zip(made, raws, chunks, strict=True)]
+        told = (self._stream.told if self._firm else ()) or None
+        before = None if told is None else ()
+        found = [Piece(one, b"", _calls(chunk), True, before) for one, chunk in zip(made, chunks, strict=True)]
+        return [*found[:-1], found[-1]._replace(raw=raw, told=told)]
 
 
 def _may_hold(data: bytes) -> bool:

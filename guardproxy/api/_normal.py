@@ -20,6 +20,7 @@ APART = 10**9
 """Between the indices of two choices; a provider's own are smaller."""
 
 _BESIDE = 10**8  # between the calls that one entry holds, and from those of a choice to its older `function_call`
+_OLDER = 5  # so many times that stands a choice's `function_call`
 _SAID = frozenset(("delta", "message"))
 _HOLDERS = ("function", "custom")
 _CALLED = frozenset((*_HOLDERS, "name", "arguments", "input"))
@@ -31,6 +32,11 @@ Raw = Mapping[str, object]
 def place_of(index: int) -> int:
     """The index that a client sees of a call, by which it may put pieces together."""
     return index % APART % _BESIDE
+
+
+def is_older(index: int) -> bool:
+    """Whether a call with this index came as a `function_call`."""
+    return index % APART // _BESIDE == _OLDER
 
 
 def entries_in(value: object, keys: frozenset[str]) -> Iterator[Fields]:
@@ -62,10 +68,17 @@ class Stream:
         """The first call was of the older kind, and nothing else has come: it stays what it is."""
         self._echo: list[str] | None = None  # the arguments of a `function_call` that says a call once more
         self._named = ""
+        self._told: list[Fields] = []
+        self._left = False  # one of them was left out
+
+    @property
+    def told(self) -> tuple[Fields, ...]:
+        """All entries of the last chunk, where one was left out as said before: a client may take it for a new one."""
+        return tuple(self._told) if self._left else ()
 
     def chunk(self, payload: Fields, known: Choice) -> list[Fields]:
         """The chunk in the usual spelling: the object itself, or one or two others."""
-        self._known = known
+        self._known, self._told, self._left = known, [], False
         entries = payload.get("choices")
         if isinstance(entries, list) and len(entries) < 2 and all(_usual(entry) for entry in entries):
             delta = entries[0]["delta"] if entries else {}
@@ -102,24 +115,31 @@ class Stream:
         choice = number_of(entry.get("index"))
         deltas = _parts(entry.get("delta"))
         for delta in deltas:
-            self._add_part(into, delta, choice, calls_in(delta, choice))
+            self._add_part(into, delta, choice, found := calls_in(delta, choice), found)
         for message in _parts(entry.get("message")):
             spoken = self._known is not None and (self._known.produced or self._known.call_count)
-            new = [one for one in calls_in(message, choice) if not self._is_known(one, into)]
+            found = calls_in(message, choice)
+            new = [one for one in found if not self._is_known(one, into)]
             words = {} if spoken or any(delta.get("content") for delta in deltas) else message
-            self._add_part(into, {**words, **{key: message.get(key) for key in CALLS}}, choice, new)
+            self._add_part(into, {**words, **{key: message.get(key) for key in CALLS}}, choice, found, new)
 
-    def _add_part(self, into: Fields, part: Raw, choice: int, calls: Sequence[Fields]) -> None:
+    def _add_part(self, into: Fields, part: Raw, choice: int, found: Sequence[Fields], calls: Sequence[Fields]) -> None:
         _add_words(into, part)
+        self._told += found
+        self._left = self._left or len(calls) < len(found)
         if calls:
             told = [{**one, "index": index_of(one.get("index")) or 0} for one in calls] if self.older else calls
             into["tool_calls"] = [*_listed(into), *told]
         for older in _parts(part.get("function_call")):
+            entry: Fields = {"index": choice * APART + _OLDER * _BESIDE, "type": "function", "function": older}
+            self._told.append(entry)
             if self.older or not (self._listed or _listed(into) or choice):
+                self._left = self._left or "function_call" in into
                 into["function_call"] = older
-            elif not self._repeats(older, into):
-                index = choice * APART + 5 * _BESIDE
-                into["tool_calls"] = [*_listed(into), {"index": index, "type": "function", "function": older}]
+            elif self._repeats(older, into):
+                self._left = True
+            else:
+                into["tool_calls"] = [*_listed(into), entry]
 
     def _repeats(self, older: Raw, into: Raw) -> bool:
         """Whether a `function_call` says once more what `tool_calls` have said, for old clients."""

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from guardproxy.api import chat
 from tests.api.cases import FUZZ, ask, delta
@@ -181,6 +181,79 @@ def check_whole(found: list[dict[str, Any]], how: str) -> None:
 KINDS = pick(["", "", "nan", "digits", "latin", "twice", "garbage", "capitals", "half"])
 
 
+PLAIN = ("\n\n", "data: ", "")
+
+
+def call(name: str, name_in: str = "one", **others: Any) -> dict[str, Any]:
+    """One of `calls`."""
+    usual = {"choice": 0, "index": "own", "id": False, "holder": "function", "box": "list", "where": "delta"}
+    return {"name": name, "name_in": name_in, **usual, "ends": False, **others}
+
+
+IN_PIECES = [call("delete", "pieces"), call("delete", "pieces", where="message")]
+BARE = [PLAIN, PLAIN, ("\n\n", "", ""), PLAIN]
+TWICE = [PLAIN, PLAIN, ("\n\n", "data: ", "twice"), PLAIN]
+
+
+@pytest.mark.parametrize(
+    ("found", "how"),
+    [
+        pytest.param(IN_PIECES, BARE, id="an event left out"),
+        pytest.param(IN_PIECES, TWICE, id="an event read as empty"),
+        pytest.param([call("de"), IN_PIECES[1]], [PLAIN], id="a call of that name"),
+        pytest.param([call("de"), {**IN_PIECES[1], "where": "beside"}], [PLAIN], id="beside a delta"),
+        pytest.param([call("de"), call("lete"), IN_PIECES[1]], [PLAIN], id="calls of both names"),
+        pytest.param([call("de", index=3), call("delete", "pieces", holder="older")], [PLAIN], id="of the older kind"),
+        pytest.param(
+            [call("de", index=3), call("delete", "pieces", holder="older", where="message")],
+            [PLAIN],
+            id="older, as a message",
+        ),
+        pytest.param(
+            [
+                call("read", holder="older"),
+                call("de"),
+                call("lete", index=None),
+                {**IN_PIECES[1], "index": 0},
+            ],
+            [PLAIN],
+            id="after one that has no number",
+        ),
+        pytest.param([call("de", holder="older"), IN_PIECES[1]], [PLAIN], id="after an older one"),
+    ],
+)
+def test_what_seems_said_before_may_begin_another_call(
+    found: list[dict[str, Any]], how: list[tuple[str, str, str]]
+) -> None:
+    check_stream(found, how, [])
+
+
+@pytest.mark.parametrize("chunks", [[["delete", "read"]], [["de"], ["lete", ""]]], ids=["two calls", "pieces"])
+def test_of_two_older_calls_in_one_chunk_neither_passes(chunks: list[list[str]]) -> None:
+    older = [
+        [{"function_call": {"name": name, "arguments": "{}" * (name == "read")}} for name in one] for one in chunks
+    ]
+    payloads = [{**BASE, "choices": [{"index": 0, "delta": said} for said in one]} for one in older]
+    raw = b"".join([framed(one, PLAIN) for one in [*payloads, delta("function_call")]]) + b"data: [DONE]\n\n"
+    out, _ = judged(raw, [raw], stream=True, forbidden=True)
+    assert not names(out, stream=True) & DENIED
+    assert judged(raw, [raw], stream=True, forbidden=False)[0] == raw
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_message_that_says_all_calls_again_changes_no_byte(beside: bool) -> None:
+    entries = [{"index": at, "function": {"name": "read", "arguments": f'{{"n": {at}}}'}} for at in range(2)]
+    message = {"message": {"role": "assistant", "content": None, "tool_calls": entries}}
+    last = {"index": 0, **({"delta": {}} if beside else {}), **message, "finish_reason": "tool_calls"}
+    payloads = [*[delta(tool_calls=[one]) for one in entries], {**BASE, "choices": [last]}]
+    raw = b"".join([framed(one, PLAIN) for one in payloads]) + b"data: [DONE]\n\n"
+    out, watcher = judged(raw, [raw], stream=True, forbidden=True)
+    assert out == raw
+    assert len(watcher.calls) == 2
+
+
+@example(IN_PIECES, BARE, [], "")
+@example(IN_PIECES, TWICE, [], "")
 @settings(max_examples=120 * FUZZ, deadline=None)
 @given(calls, frames, st.lists(st.integers(1, 200), max_size=6), KINDS)
 def test_no_spelling_passes_unjudged(
