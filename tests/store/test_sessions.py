@@ -352,11 +352,16 @@ async def test_who_goes_on_after_our_ending_is_not_taken_for_a_younger_run(store
 async def test_who_drops_an_answer_is_found_by_the_round_before(
     store: Store, ids: tuple[str, str], answer: str, outcome: str
 ) -> None:
-    """Also beside an equal run, with ids that repeat: each finds its own."""
+    """Also beside an equal run, with ids that repeat: each finds its own. Their turns lie a second apart: within one
+    millisecond nothing tells them apart, and no model answers so soon.
+    """
     agent, equal = (Agent(store, ids=name) for name in ids)
-    runs = {(await agent.turn()).session, (await equal.turn()).session}
+    first = (await agent.turn()).session
+    agent.offset_ms = equal.offset_ms = 1000
+    runs = {first, (await equal.turn()).session}
     mine = set()
     for _ in range(2):
+        agent.offset_ms += 1000
         view = await agent.begin()
         assert view.carried
         assert agent.last
@@ -364,7 +369,9 @@ async def test_who_drops_an_answer_is_found_by_the_round_before(
         links = agent.closing(answer, outcome).links + agent.last.identity.links
         await agent.settle(answer, outcome, links=links)
         agent.count, agent.user = agent.count + 1, agent.user + " again"
+    agent.offset_ms += 1000
     mine.add((await agent.begin()).session)
+    equal.offset_ms = agent.offset_ms + 1000
     other = {(await equal.turn()).session for _ in range(3)}
     assert (len(mine), len(other), mine | other) == (1, 1, runs)
 
