@@ -111,7 +111,7 @@ tools:
 	if [ -n "$$missing" ]; then echo "make verify needs:$$missing; type: sudo apt-get install$$missing" >&2; exit 1; fi
 
 # The wheel, and what is in it: `PYTHONPATH=build/compiled` runs that instead of the sources.
-$(COMPILED): $(shell find guardproxy -name '*.py' -o -name '*.lua' -o -name '*.html') deploy/compile.py | $(DEV)
+$(COMPILED): $(shell find guardproxy -name '*.py' -o -name '*.lua' -o -name '*.html') deploy/compile.py pyproject.toml | $(DEV)
 	rm -rf build/wheel build/compiled
 	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(PIP) wheel --no-build-isolation --no-deps --wheel-dir build/wheel .
 	.venv/bin/python -m zipfile -e build/wheel/guardproxy-*.whl build/compiled && touch $@
