@@ -7,10 +7,12 @@ KEY := $(shell cksum < pyproject.toml | cut -d' ' -f1)
 DEMO := .venv/stamp-demo-$(KEY)
 DEV := .venv/stamp-dev-$(KEY)
 COMPILED := build/compiled/stamp
-COMPILED_PYTHON := PYTHONSAFEPATH=1 PYTHONPATH=build/compiled:. .venv/bin/python
+AS_SHIPPED := PYTHONSAFEPATH=1 PYTHONPATH=build/compiled:. .venv/bin/python
+# Run on the compiled modules as well: what goes through the front door, and real `guardproxy serve` processes.
+FRONT := tests/accept tests/surfaces tests/http/test_serve.py tests/http/test_operators.py tests/test_handover.py
 PIP := .venv/bin/python -m pip --quiet --disable-pip-version-check
 # What `make verify` needs of the system: command:package of Debian's.
-TOOLS := redis-server:redis-server prometheus:prometheus amtool:prometheus-alertmanager \
+TOOLS := gcc:gcc redis-server:redis-server prometheus:prometheus amtool:prometheus-alertmanager \
 	docker-compose:docker-compose systemd-analyze:systemd node:nodejs npm:npm
 FUZZ := .venv-schemathesis/bin/schemathesis
 VALIDATORS := .venv-validators/bin/hadolint
@@ -23,7 +25,7 @@ SHARED_OUT := -q -n 2 --dist loadfile --no-loadscope-reorder
 # Hundreds of processes are started, and each would compile the whole package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test run bench bench-compiled test-compiled compiled soak verify environments lint score sources generated tools local-model clients constraints phoenix
+.PHONY: demo test run wheel bench soak verify environments lint score sources generated tools local-model clients constraints phoenix
 .DEFAULT_GOAL := demo
 
 demo: $(DEMO)  ## a looping agent without and with the proxy
@@ -42,19 +44,15 @@ lint: $(DEV)
 
 environments: $(DEV) $(FUZZ) $(VALIDATORS)
 
-verify: environments $(TRACEQL) tools  ## what needs servers, schemathesis and the validators of deploy/
+verify: environments $(COMPILED) $(TRACEQL) tools  ## what needs servers, a compiler, schemathesis, validators of deploy/
 	.venv/bin/python -m pytest $(SHARED_OUT) -m "$(VERIFIED)"
+	$(AS_SHIPPED) -m pytest -o pythonpath= $(SHARED_OUT) -m "$(PLAIN)" $(FRONT)
 
-bench: $(DEV)  ## CPU a request against a bare reverse proxy, in the same run
-	.venv/bin/python -m tests.bench
+wheel: $(COMPILED)  ## guardproxy with what every request goes through compiled; needs gcc and Python's headers
+	@mkdir -p dist && cp build/wheel/guardproxy-*.whl dist/ && ls dist/guardproxy-*.whl
 
-compiled: $(COMPILED)  ## an experiment, not what ships: the hot modules compiled by mypyc (docs/compiling.md)
-
-bench-compiled: $(COMPILED)  ## the same of the compiled modules, with the sources beside them
-	$(COMPILED_PYTHON) -m tests.bench
-
-test-compiled: $(COMPILED)  ## the tests of `make test` on them: not all of them pass
-	$(COMPILED_PYTHON) -m pytest -o pythonpath= $(SHARED_OUT) -m "$(PLAIN)" --ignore=tests/test_house.py
+bench: $(DEV) $(COMPILED)  ## CPU a request against a bare reverse proxy, in the same run, compiled as the image is
+	$(AS_SHIPPED) -m tests.bench
 
 soak: $(DEV)  ## ten minutes of agents, healthy and looping: answers, latency, memory; SOAK="--minutes 60 --agents 64"
 	.venv/bin/python -m tests.bench.soak $(SOAK)
@@ -101,8 +99,8 @@ phoenix: $(DEV)  ## real spans in Arize Phoenix (850 MB, in .venv-phoenix): one 
 
 constraints:  ## the versions that the image is built with, as the package index has them now
 	rm -rf build/constraints && $(PYTHON) -m venv build/constraints
-	build/constraints/bin/python -m pip install --quiet --disable-pip-version-check hatchling .
-	(sed -n '/^#/p' deploy/constraints.txt; build/constraints/bin/python -m pip freeze --exclude guardproxy) \
+	build/constraints/bin/python -m pip install --quiet --disable-pip-version-check hatchling mypy setuptools .
+	(sed -n '/^#/p' deploy/constraints.txt; build/constraints/bin/python -m pip freeze --all --exclude guardproxy --exclude pip) \
 	> build/constraints.txt && mv build/constraints.txt deploy/constraints.txt
 
 tools:

@@ -1,7 +1,6 @@
-"""An experiment: compiles the modules that every request goes through, for a wheel. A hook of hatchling's, with mypyc.
+"""Compiles the modules that every request goes through, for wheels: a hook of hatchling's that calls mypyc.
 
-Off unless `HATCH_BUILD_HOOK_ENABLE_CUSTOM=true`; `make compiled` sets it. Which modules: `pyproject.toml`, at the hook.
-What it is worth, and why nothing that ships is built with it yet: `docs/compiling.md`.
+Off unless `HATCH_BUILD_HOOK_ENABLE_CUSTOM=true`; `make wheel` sets it. Which modules: `pyproject.toml`, at the hook.
 Nothing is written beside the sources: an extension that is older than its module would be imported in its place.
 """
 

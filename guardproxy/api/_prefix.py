@@ -142,7 +142,7 @@ class Prefixes:
 
         `count`: of a surface that spreads messages out; what it counted is kept with the places.
         """
-        if len(body) <= 4 * GRID:
+        if len(body) <= 2 * GRID:
             return None
         digests = self._digests(body, 0 if count is None else 1)
         known, place = self._deepest(digests)

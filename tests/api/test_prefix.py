@@ -237,8 +237,8 @@ def test_long_results_are_found_without_reading_the_others(monkeypatch: pytest.M
         body = json.dumps({"model": "m", "messages": messages[:end]}).encode()
         ask = chat.read(body, {}, short=True, prefixes=prefixes)
     read: list[int] = []
-    decode = _prefix.decode_list
-    monkeypatch.setattr(_prefix, "decode_list", lambda part: read.append(len(part)) or decode(part))
+    decode = _prefix._decode_list
+    monkeypatch.setattr(_prefix, "_decode_list", lambda part: read.append(len(part)) or decode(part))
 
     assert [at for at, _ in chat.long_results(ask, 40_000)] == [123]
     assert sum(read) < 200_000 < len(body) / 4

@@ -114,7 +114,7 @@ def inside() -> dict[str, float | None]:
 def bench(args: argparse.Namespace, running: procs.Procs) -> int:
     """The whole run; 1 when a must is missed."""
     cells.build(running.work)
-    print(f"guardproxy: {'compiled, an experiment' if targets.compiled() else 'as it ships'}")
+    print(f"guardproxy: {'compiled, as it ships' if targets.compiled() else 'as it is written, nothing compiled'}")
     chosen = {name: CELLS[name] for name in (args.cells.split(",") if args.cells else CELLS)}
     mock = cells.start_mock(running)
     runner = Runner(running, args.ids)

@@ -1,4 +1,4 @@
-"""What the experiment compiles: no class or generator that would mean something else. The rest: docs/compiling.md."""
+"""What is compiled for a wheel: that it can be, and means the same. That it does: `make verify` runs tests on it."""
 
 from __future__ import annotations
 
