@@ -14,6 +14,7 @@ from guardproxy.api import Prefixes, _prefix, chat
 from guardproxy.api._prefix import GRID, READ
 from guardproxy.core.model import Ask
 from guardproxy.errors import BadAsk
+from tests.as_written import as_written
 
 Body = dict[str, Any]
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {}}}}
@@ -195,6 +196,7 @@ class Recorder(dict[str, Any]):
         return super().__contains__(key)
 
 
+@as_written
 @pytest.mark.parametrize("more", [{}, {"tools": [TOOL], "tool_choice": "required", "stream": True, "metadata": {}}])
 def test_every_key_that_is_read_is_known(more: Body, monkeypatch: pytest.MonkeyPatch) -> None:
     body = Recorder({"model": "m", "messages": talk(1), **more})

@@ -11,6 +11,7 @@ from guardproxy.core import rounds, session
 from guardproxy.core.fingerprint import Fingerprinter, unpack
 from guardproxy.core.model import Ask, Call, Flag, Kind
 from guardproxy.core.view import Identity, TurnFact
+from tests.as_written import as_written
 from tests.core.talk import PRINTER, Json, ask, called, result, said, steps, system, user, view_of
 
 TASK = user("Do it.")
@@ -228,6 +229,7 @@ def test_window_is_bounded(a_round: int) -> None:
     assert fact.count == 1 + 60 * (1 + a_round)
 
 
+@as_written
 def test_cost_does_not_grow_with_the_history() -> None:
     """Counted in steps: a fresh printer that sees 40 or 400 rounds makes as many."""
 
