@@ -210,7 +210,7 @@ class Lineage:
         placed = index < long or who.links[0].startswith("-")  # of an empty answer, whose link says its place
         if (placed and long < count) or ((own or index <= long) and found.delivered == digest):
             return found
-        return before or found
+        return before or (None if who.spoken else found)  # the same words at another place may be anybody's
 
     def _by_link(
         self, opening: Opening, *, far: bool, anyone: bool = False, upto: int = 9

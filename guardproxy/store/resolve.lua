@@ -153,7 +153,7 @@ if not run or (thread ~= '' and not fresh) then
     if placed and long < count then return run end
     local t = (own or index <= long) and thread_of(run)
     if t and t.delivered == digest then return run end
-    return asked_before() or run
+    return asked_before() or (not spoken and run or nil) -- the same words at another place may be anybody's
   end
 
   -- May the latest run of a head be meant where nothing else tells? The examples in a prompt are nobody's history. Only

@@ -26,6 +26,7 @@ class Agent:
     thread: str = ""
     head: str = "a" * 32
     ids: str = ""
+    spoken: bool = False
     now_ms: int = START_MS
     rounds: list[RoundFact] = field(default_factory=list)
     token: str = ""
@@ -47,7 +48,7 @@ class Agent:
         count = 2 + 2 * len(self.rounds)
         fact = TurnFact(f"{self.head}|{said}", count, tuple(self.rounds), "task", b"boundary", b"blank")
         self.token = f"token-{next(_tokens)}"
-        identity = Identity(self.session, self.thread, self.head, not self.rounds, links, "test")
+        identity = Identity(self.session, self.thread, self.head, not self.rounds, links, "test", self.spoken)
         self.view = self.memory.begin(Opening(self.token, "acme", identity, fact, (), 60_000), self.now_ms)
         return f"{self.view.session} {self.view.thread} {self.view.turn}"
 
@@ -127,6 +128,24 @@ def test_a_client_that_takes_back_a_round_has_its_own_run(
     agent.rounds.pop()
     agent.now_ms += later_ms
     assert agent.ask().split()[0] == (other.view.session if later_ms else own)
+
+
+@pytest.mark.parametrize(("spoken", "same"), [(True, False), (False, True)], ids=["words", "calls"])
+def test_words_at_another_place_are_not_those_of_the_run_that_said_them(
+    memory: LocalMemory, spoken: bool, same: bool
+) -> None:
+    """It was given something else since; others say `Done.`, too."""
+    agent = Agent(memory)
+    name = agent.ask().split()[0]
+    agent.get("done")
+    agent.ask()
+    assert agent.view
+    links = agent._links(agent.rounds[-1])
+    told = Closing(agent.token, "acme", agent.view.session, "main", "answered", "empty", {}, "", links, count=4)
+    memory.settle(told, agent.now_ms)
+    agent.rounds, agent.spoken = [RoundFact("other", 4, ()), RoundFact("done", 10, ())], spoken
+    agent.now_ms += lineage.LATEST_MS + 1  # too late for its head alone
+    assert (agent.ask().split()[0] == name) is same
 
 
 @pytest.mark.parametrize("mine", [0, 1], ids=["the older", "the younger"])

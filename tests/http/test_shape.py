@@ -193,6 +193,14 @@ EMPTY = [
         ("say", "Done.", "Go on.", False),
         ("say", "", "new", False),
     ],
+    # The words in the place of the cut are those that another run said nearer to the beginning.
+    [
+        ("say", "Done.", "Go on.", False),
+        ("say", "", "Go on.", False),
+        ("lose", None, None, False),
+        *[("loop", [("f", "{}")], "same", False)] * 2,
+        ("say", "Done.", "Go on.", False),
+    ],
 ]
 TAKEN_BACK_FURTHER = [TAKEN_BACK[0], TAKEN_BACK[0], *[TAKEN_BACK[1]] * 2, *TAKEN_BACK[2:]]
 

@@ -338,6 +338,23 @@ async def test_an_answer_that_an_example_has_too_is_not_its_run(store: Store) ->
     assert len({session for _, session in runs}) == 3
 
 
+@pytest.mark.parametrize(("place", "same"), [(4, True), (10, False)], ids=["where they were said", "further on"])
+async def test_words_at_another_place_are_not_those_of_the_run_that_said_them(
+    store: Store, place: int, same: bool
+) -> None:
+    """It was given nothing after them, and may go on from there; but others say `Done.`, too."""
+    agent = Agent(store, ids="x")
+    await agent.turn()
+    first = await agent.turn("text", did="done", user="more")
+    agent.spoken = True
+    await agent.begin()
+    await agent.settle("empty", links=("round/done",))
+    agent.rounds[-1], agent.count, agent.user = a_round("done", place), place + 3, "and more"
+    said = agent.opening().identity
+    view = await agent.begin(identity=replace(said, links=("round/done",)))
+    assert (view.session == first.session) is same
+
+
 async def test_a_chat_goes_on_in_its_run(store: Store) -> None:
     chat = Agent(store)
     first = await chat.turn("text", user="more")
