@@ -113,7 +113,6 @@ class Player:
             return
         ask, view, made = self._open
         calls = len(said.calls or rounds.calls_in(ask, said.text))
-        links = session.links(self._printer, _ORG, self._head, said.calls, said.text)
         tokens = pricing.estimate_output(len(said.text) + sum(len(call.arguments) for call in said.calls))
         given = pricing.estimate_input(self._size)
         closing = Closing(
@@ -131,7 +130,7 @@ class Player:
                 "total_tokens": given + tokens,
             },
             delivered=session.round_digest(self._printer, said.calls, said.text),
-            links=links or session.unanswered(ask, self._printer, self._head),
+            links=session.links(self._printer, _ORG, self._head, said.calls, said.text),
             episodes=(pack_episode(made.episode),) if made.episode else (),
             count=len(self._known),
         )
