@@ -31,7 +31,7 @@ MOVES = st.one_of(
     st.tuples(
         st.just("say"), st.sampled_from(["Done.", "", "x" * 300]), st.sampled_from(["Go on.", "new"]), st.booleans()
     ),
-    st.tuples(st.sampled_from(["retry", "forget", "lose"]), st.none(), st.none(), st.booleans()),
+    st.tuples(st.sampled_from(["retry", "forget", "lose", "lose"]), st.none(), st.none(), st.booleans()),
 )
 RUNS = st.lists(st.tuples(IDS, st.booleans(), st.lists(MOVES, max_size=9)), min_size=1, max_size=3)
 
