@@ -78,6 +78,17 @@ IDENTITIES: dict[str, Callable[[], bool]] = {
         identity(TASK, called(("f", "{}", "a")), result("1", "a"), said("Done."), user("Go on.")).links
         == session.links(PRINTER, "org", identity(TASK).head, (), "Done.")
     ),
+    "an empty answer is known by what it stands behind": lambda: all(
+        identity(*before, nothing, user("Well?")).links
+        == session.unanswered(ask(*before), PRINTER, identity(TASK).head)
+        != identity(*before, user("x"), nothing, user("Well?")).links
+        for before in ([TASK], [TASK, called(("f", "{}", "a")), result("1", "a")], [TASK, said("x"), user("y")])
+        for nothing in (said(""), said(" "), {"role": "assistant", "content": None})
+    ),
+    "an empty answer to another tenant": lambda: (
+        identity(TASK, said(""), user("Well?")).links != identity(TASK, said(""), user("Well?"), tenant="x").links
+    ),
+    "an empty answer is not spoken": lambda: not identity(TASK, said(""), user("Mine.")).spoken,
     "spoken": lambda: identity(TASK, said("Shown."), user("Mine.")).spoken,
     "not spoken": lambda: (
         not any(
