@@ -15,6 +15,7 @@ from guardproxy.core.detectors import RULES, SPECIFICITY, _count
 from guardproxy.core.exemption import Exemption
 from guardproxy.core.model import Triple
 from guardproxy.core.presets import PRESETS, preset_settings
+from tests.as_written import as_written
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "detectors.md"
@@ -101,6 +102,7 @@ def test_every_setting_has_its_reason(name: str) -> None:
     assert why[""]
 
 
+@as_written
 def test_the_page_is_what_the_detectors_say() -> None:
     assert PAGE.read_text("utf-8") == page(), "type: python -m tests.test_detector_docs"
 
@@ -113,6 +115,7 @@ def test_the_page_says_it_all() -> None:
     assert "| `triple` | [3, 4, 6] | [3, 4, 5] | [4, 6, 9] | Equal rounds in a row (cases B01, B04, B13). |" in text
 
 
+@as_written
 def test_each_exemption_is_used_and_explained() -> None:
     rows = exemptions()
     assert len(rows) == len(Exemption)

@@ -18,6 +18,7 @@ from guardproxy.http import charging, closing, reporting
 from guardproxy.store import _codec
 from guardproxy.telemetry import Telemetry
 from guardproxy.telemetry.report import TurnReport
+from tests.as_written import as_written
 
 Filler = Callable[..., object]
 
@@ -46,6 +47,7 @@ def made(filler: Filler, owner: type) -> Iterator[str]:
                 yield one.attr
 
 
+@as_written
 @pytest.mark.parametrize("owner", FILLED, ids=lambda owner: owner.__name__)
 def test_every_field_is_set(owner: type) -> None:
     fillers, elsewhere = FILLED[owner]

@@ -17,6 +17,7 @@ from guardproxy.core.model import Triple
 from guardproxy.core.policy import ACTIONS, PROFILES
 from guardproxy.core.tool_rules import ToolRules
 from guardproxy.http import heading, objects
+from tests.as_written import as_written
 
 README = Path(__file__).parent.parent / "README.md"
 DOCS = README.parent / "docs"
@@ -112,6 +113,7 @@ def test_pages_are_linked_and_their_links_lead_somewhere() -> None:
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
+@as_written
 def test_headers() -> None:
     """Every header that the flow sets is in the table, and the verdicts are the ladder's."""
     source = Path(heading.__file__).read_text()

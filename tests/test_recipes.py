@@ -49,7 +49,7 @@ def test_a_block_is_a_configuration(heading: str, tmp_path: Path) -> None:
 
     loaded, _ = config.load(file, {})
 
-    asked = wants(loaded.policy_value(), verifies=loaded.policy.verifier.url is not None)
+    asked = wants(loaded.policy_value(), verifies=str(loaded.policy.verifier.url or ""))
     assert (asked.cleans, asked.calls, asked.finals) == WANTED[heading]
 
 

@@ -50,7 +50,7 @@ def _instead(raw: bytes, text: bytes, at: int, words: str) -> list[Splice]:
     if span is None:
         return []
     listed = _splice.items(text, span[0]) if text[span[0]] == ord("[") else ()
-    calls = [raw[slice(*item)] for item in listed if _kind(raw[slice(*item)]) == "tool_use"]
+    calls = [_splice.part(raw, item) for item in listed if _kind(_splice.part(raw, item)) == "tool_use"]
     said = dumps({"type": "text", "text": words})
     return [(*span, b"[" + b",".join((said, *calls)) + b"]" if calls else dumps(words))]
 
@@ -72,7 +72,7 @@ def _add_calls(raw: bytes, text: bytes, at: int, edit: PutBack) -> list[Splice]:
     items = list(_splice.items(text, start)) if text[start] == ord("[") else []
     if not items:
         return [(start, end, b"[" + b",".join(calls) + b"]")]
-    own = [item for item in items if _kind(raw[slice(*item)]) == "tool_use"]
+    own = [item for item in items if _kind(_splice.part(raw, item)) == "tool_use"]
     splices: list[Splice] = []
     for number, (place, call) in enumerate(pairs):
         seen = place - number  # of the message's own calls, those that stand before it
@@ -87,7 +87,7 @@ def _add_calls(raw: bytes, text: bytes, at: int, edit: PutBack) -> list[Splice]:
 def _answer(raw: bytes, text: bytes, spans: Sequence[Span], index: int, after: Sequence[bytes]) -> list[Splice]:
     """The results in front of the blocks of the user's message that follows; of their own where none does."""
     following = index + 1
-    message = peek(raw[slice(*spans[following])]) if following < len(spans) else None
+    message = peek(_splice.part(raw, spans[following])) if following < len(spans) else None
     span = _content(text, spans[following][0]) if following < len(spans) else None
     if span is None or not isinstance(message, Mapping) or message.get("role") != "user":
         return [(spans[index][1], spans[index][1], b"".join([b"," + one for one in after]))]
@@ -106,7 +106,7 @@ def _blocks(message: bytes) -> Iterator[bytes]:
     text = _splice.mask(message)
     span = _content(text, _splice.root(text))
     if span is not None and text[span[0]] == ord("["):
-        yield from [message[slice(*item)] for item in _splice.items(text, span[0])]
+        yield from [_splice.part(message, item) for item in _splice.items(text, span[0])]
 
 
 def _unsaid(raw: bytes, text: bytes, at: int, edit: PutBack) -> list[Splice]:
@@ -115,10 +115,10 @@ def _unsaid(raw: bytes, text: bytes, at: int, edit: PutBack) -> list[Splice]:
     if span is None:
         return []
     if text[span[0]] != ord("["):
-        left = str(peek(raw[slice(*span)])).strip() != edit.said.strip()  # a message without words is refused
+        left = str(peek(_splice.part(raw, span))).strip() != edit.said.strip()  # a message without words is refused
         return unsay(raw, text, at, edit.said) if edit.said and left else []
     items = list(_splice.items(text, span[0]))
-    blocks = [peek(raw[slice(*item)]) for item in items]
+    blocks = [peek(_splice.part(raw, item)) for item in items]
     said = [block for message in edit.before for block in _said(message)]
     gone = _matched(blocks, said, edit.said)
     if not gone:

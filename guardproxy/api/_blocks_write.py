@@ -75,7 +75,7 @@ class _Request:
         if not end or self._text[start] != ord("{"):
             return splices
         budget = _splice.members(self._text, start).get("budget_tokens")
-        given = peek(self._raw[slice(*budget)]) if budget is not None else None
+        given = peek(_splice.part(self._raw, budget)) if budget is not None else None
         if budget is None or not isinstance(given, int | float) or given < tokens:
             return splices
         if tokens > LEAST_THOUGHT:

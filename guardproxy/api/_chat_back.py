@@ -128,7 +128,7 @@ def left_out(raw: bytes, spans: Sequence[Span], index: int) -> bool:
     """
     if not index:
         return False
-    behind = peek(raw[slice(*spans[index + 1])]) if index + 1 < len(spans) else None
+    behind = peek(_splice.part(raw, spans[index + 1])) if index + 1 < len(spans) else None
     return not isinstance(behind, Mapping) or behind.get("role") == "assistant"
 
 

@@ -116,8 +116,12 @@ def _text(value: object) -> str:
 
 
 def _plain(value: object) -> str:
-    if isinstance(value, bool | int | float):
-        return str(value).lower()[:LONGEST] if abs(value) < 10**MOST else ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value) if abs(value) < 10**MOST else ""
+    if isinstance(value, float):
+        return str(value)[:LONGEST] if abs(value) < 10.0**MOST else ""
     return _printable(value[: 2 * MAX_ID])[:LONGEST] if isinstance(value, str) else ""
 
 

@@ -56,7 +56,9 @@ class Items:
             parts = [dumps({"type": part, "text": text}) for text in texts]
             if new is None:
                 return [_splice.append_item(self._text, span[0], b",".join(parts))]
-            others = [self._raw[slice(*one)] for one in _splice.items(self._text, span[0]) if not self._is_text(one)]
+            others = [
+                _splice.part(self._raw, one) for one in _splice.items(self._text, span[0]) if not self._is_text(one)
+            ]
             return [(*span, b"[" + b",".join([dumps({"type": part, "text": new}), *others, *parts]) + b"]")]
         if not texts:
             return []
@@ -64,7 +66,7 @@ class Items:
         return [(end, end, b"," + dumps(told))]
 
     def _is_text(self, span: Span) -> bool:
-        part = peek(self._raw[slice(*span)])
+        part = peek(_splice.part(self._raw, span))
         return isinstance(part, dict) and isinstance(part.get("text"), str)
 
     def put_back(self, put: PutBack) -> list[Splice]:

@@ -142,7 +142,7 @@ def _input(ask: Ask) -> tuple[bytes, ...]:
         return ()
     if text[span[0]] == ord("["):
         return tuple([ask.body[start:end] for start, end in _splice.items(text, span[0])])
-    return (dumps({"role": "user", "content": peek(ask.body[slice(*span)])}),)
+    return (dumps({"role": "user", "content": peek(_splice.part(ask.body, span))}),)
 
 
 def _given(said: Said, ids: Sequence[str]) -> tuple[bytes, ...]:

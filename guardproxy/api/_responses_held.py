@@ -95,4 +95,4 @@ def raw_messages(ask: Ask) -> bytes:
     """The items of a request as the bytes that came in."""
     text = _splice.mask(ask.body)
     span = _splice.members(text, _splice.root(ask.body)).get("input")
-    return ask.body[slice(*span)] if span is not None else b"[]"
+    return _splice.part(ask.body, span) if span is not None else b"[]"

@@ -155,11 +155,10 @@ class Edits:
                 event = with_data(event, dumps({**payload, "response": {**response, "output": kept}}))
         if kind not in ENDS or kind == "response.failed":
             return sequel.give(event)
-        said = b""
-        if not self._reader.heard.spoken and self._text is not None:
-            self.own_text = True
-            said = sequel.say(self._text, own_id(self._reader.answer.id))
-        return said + sequel.give(event)
+        if self._reader.heard.spoken or self._text is None:
+            return sequel.give(event)
+        self.own_text = True
+        return sequel.say(self._text, own_id(self._reader.answer.id)) + sequel.give(event)
 
     def _again(self) -> bool:
         """Whether the newest text makes it enough. An answer with a call is let go on: it does something."""

@@ -37,6 +37,12 @@ def apply(raw: bytes, splices: list[Splice]) -> bytes:
     return b"".join((*parts, raw[done:]))
 
 
+def part(raw: bytes, span: Span) -> bytes:
+    """The bytes of a span. (`raw[slice(*span)]` is an error once compiled.)"""
+    start, end = span
+    return raw[start:end]
+
+
 def mask(raw: bytes) -> bytes:
     """The text with its escaped backslashes and quotes blanked out, byte for byte as long."""
     return raw.replace(rb"\\", b"__").replace(rb"\"", b"__")  # a run of backslashes is made of pairs from its start on

@@ -147,7 +147,8 @@ def unpack_all(facts: Sequence[bytes]) -> list[Step]:
 
 
 def _unpack(also: int, fact: bytes, at: int) -> Bearing:
-    target, start, stop, shape, said, report, left, rest = NOTHING.target, 0, 0, NO_FP, NO_FP, (), -1, 0
+    target, start, stop, shape, said, left, rest = NOTHING.target, 0, 0, NO_FP, NO_FP, -1, 0
+    report: tuple[int, ...] = ()
     if also & 1:
         target, start, stop = _EXTENT.unpack_from(fact, at)
         at += _EXTENT.size

@@ -207,9 +207,10 @@ class Lineage:
             ids = len([link for link in who.links if not link.startswith("*")]) > 1  # they tell it from equal ones
             return None if own or not ids else before
         digest, index = next(((r.digest, r.index) for r in reversed(opening.fact.rounds)), ("", -1))
-        if index < long < count or ((own or index <= long) and found.delivered == digest):
+        placed = index < long or who.links[0].startswith("-")  # of an empty answer, whose link says its place
+        if (placed and long < count) or ((own or index <= long) and found.delivered == digest):
             return found
-        return before or found
+        return before or (None if who.spoken else found)  # the same words at another place may be anybody's
 
     def _by_link(
         self, opening: Opening, *, far: bool, anyone: bool = False, upto: int = 9

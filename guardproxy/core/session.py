@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
+from guardproxy.core import conversation
 from guardproxy.core.brought import adding, brought, last_answered
 from guardproxy.core.fact import BOUNDARY, pack, reported, stamp, unpack_all
 from guardproxy.core.fingerprint import GUARD_MARK, Defaults, Fingerprinter
@@ -32,6 +33,9 @@ _Called = tuple[str, tuple[bytes, ...], dict[str, int]]
 
 FAR = "*"
 """Begins a link that holds without the head: asked only where the head is unknown, as after a compaction."""
+
+EMPTY = "-"
+"""Begins the link of an answer in which nothing was said: it says where in the conversation that was, too."""
 
 HALF = 16
 """Characters of a digest that, beside as many of another one, tell rounds apart: 64 bits each."""
@@ -92,14 +96,23 @@ def _links(printer: Fingerprinter, tenant: str, head: str, calls: Sequence[Call]
     return tuple(found)
 
 
+def unanswered(ask: Ask, printer: Fingerprinter, head: str, upto: int | None = None) -> tuple[str, ...]:
+    """The link of a request (`upto`: the first messages of its tail) that was given no call and no word in its answer.
+
+    Clients keep an empty message in its place, which says nothing; only what stands in front of that tells whose it is.
+    """
+    return (EMPTY + head[:HALF] + conversation.standing(ask, printer, upto)[:HALF],)
+
+
 def identify(ask: Ask, printer: Fingerprinter, tenant: str, owner: str = "") -> Identity:
     """Say whose turn this is, as far as the request itself tells. `begin` resolves the rest.
 
     `tenant` and `owner`: `Tenant.scope` and `Tenant.owner`.
     """
-    head = _tenants_head(_head(ask, printer), printer, tenant)
-    last = None
+    head = conversation.of(tenant, conversation.head(ask, printer), printer)
+    last, at = None, len(ask.tail)
     for message in reversed(ask.tail):
+        at -= 1
         if message.role == "assistant":
             last = message
             break
@@ -107,30 +120,14 @@ def identify(ask: Ask, printer: Fingerprinter, tenant: str, owner: str = "") -> 
     if last is not None and not calls and (newest := latest(ask)):
         text, calls = own_words(newest.text)
     candidates = links(printer, tenant, head, calls, text) if last else ()
+    if last and not candidates:
+        candidates = unanswered(ask, printer, head, at)
     session, thread = ask.declared.session, ask.declared.thread
     if session or thread:
         session, thread = owned(owner, named(session)), owned("", named(thread))
-    said = "" if calls else text.strip()  # an empty answer leaves no link
+    said = "" if calls else text.strip()
     spoken = bool(said) and not said.startswith(GUARD_MARK) and bool(_last_words(ask))
     return Identity(session, thread, head, last is None, candidates, ask.declared.source, spoken, owner)
-
-
-def _head(ask: Ask, printer: Fingerprinter) -> str:
-    """Digest of the leading system messages and the first user message."""
-    key = hash(("head", ask.head))
-    found = printer.memo[key]
-    if found is None:
-        parts: list[str | bytes] = []
-        for message in ask.head:
-            parts += (message.role, message.text, *message.media)
-        found = printer.memo.keep(key, printer.hash16("head", *parts).hex())
-    return cast("str", found)
-
-
-def _tenants_head(head: str, printer: Fingerprinter, tenant: str) -> str:
-    key = hash(("head", tenant, head))
-    found = printer.memo[key] or printer.memo.keep(key, printer.hash16("head", tenant, head).hex())
-    return cast("str", found)
 
 
 def observe(ask: Ask, printer: Fingerprinter, now_ms: int, tenant: str = "") -> TurnFact:
@@ -146,11 +143,11 @@ def observe(ask: Ask, printer: Fingerprinter, now_ms: int, tenant: str = "") -> 
             break
     facts = [_round_fact(turn, printer, now_ms, seen, ask.defaults) for turn in found]
     boundary, blank = printer.marks
-    digest = _conversation(ask, printer)
+    digest = conversation.standing(ask, printer)
     newest = found[-1] if found else None
     several = newest is not None and len(newest.calls) > 1 and not newest.written
     return TurnFact(
-        _tenants_head(digest, printer, tenant) if tenant else digest,
+        conversation.of(tenant, digest, printer) if tenant else digest,
         ask.count,
         reported(_window(facts), ask.declared.progress),
         _last_user(ask, printer),
@@ -268,20 +265,6 @@ def _last_words(ask: Ask) -> str:
             texts.append(message.text)
     text = "\n".join(reversed(texts))
     return text if text.strip() and not is_harness(text) else ""
-
-
-def _conversation(ask: Ask, printer: Fingerprinter) -> str:
-    """Digest by which a retry is known: the head, the number of messages and the last four.
-
-    Not the whole history: cost must not grow with it, and histories only grow, so that equal length and equal end
-    mean an equal conversation.
-    """
-    parts: list[str | bytes] = ["conversation", str(ask.count), _head(ask, printer)]
-    for message in ask.tail[-4:]:
-        parts += (message.role, message.text, message.call_id, *message.media)
-        for call in message.calls:
-            parts += (call.id, call.name, call.arguments)
-    return printer.quick16(*parts).hex()
 
 
 def trail(view: View, *, whole: bool = False) -> Trail:

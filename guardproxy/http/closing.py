@@ -26,20 +26,8 @@ WHO_OF = {"budget": "budget", "completion": "check", "hygiene": "tool"}
 
 def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
     """The closing of a turn whose answer is complete, or whose client left. `report`: what telemetry is told of it."""
-    done, opening, proxy, tenant = turn.outcome, turn.opening, turn.proxy, scope(turn)
-    usage = report.usage
-    links: tuple[str, ...] = ()
-    delivered = ""
-    if done.outcome == "answered" and done.answer in ("calls", "text"):
-        delivered = session.round_digest(proxy.printer, done.calls, done.text)
-        links = session.links(proxy.printer, tenant, opening.identity.head, done.calls, done.text)
-        proxy.remember(opening.identity, links)
-    elif done.waits_for or done.answer == "own":  # what is said in its place is how the run is found again
-        links = session.links(proxy.printer, tenant, opening.identity.head, (), done.text)
-    if done.outcome == "answered" and done.dropped:  # an agent that has them from elsewhere goes on in its run
-        links += session.links(proxy.printer, tenant, opening.identity.head, done.dropped, done.text)
-    if view.carried and view.counted and done.answer != "calls" and not opening.identity.spoken:
-        links += opening.identity.links  # an agent that drops this answer, or has none, goes on from the round before
+    done, opening, proxy, usage = turn.outcome, turn.opening, turn.proxy, report.usage
+    delivered, links = _delivered(turn, view)
     decision, episode = turn.decision, turn.decision.episode
     told: Any = Closing(
         opening.token,
@@ -75,6 +63,28 @@ def closing_of(turn: Turn, view: View, report: TurnReport) -> Closing:
         told.pause, told.pause_why = paused_by(turn), decision.reason if decision.action == "pause" else ""
     closing: Closing = told
     return closing
+
+
+def _delivered(turn: Turn, view: View) -> tuple[str, tuple[str, ...]]:
+    """The digest of the round that the client was given, "" = none, and the links by which its run is found again."""
+    done, who, printer, tenant = turn.outcome, turn.opening.identity, turn.proxy.printer, scope(turn)
+    delivered, links = "", tuple[str, ...]()
+    if done.outcome == "answered" and done.answer in ("calls", "text"):
+        delivered = session.round_digest(printer, done.calls, done.text)
+        links = session.links(printer, tenant, who.head, done.calls, done.text)
+        turn.proxy.remember(who, links)
+    elif done.waits_for or done.answer == "own":  # what is said in its place is how the run is found again
+        links = session.links(printer, tenant, who.head, (), done.text)
+    if view.counted and not (delivered and links):  # an empty message may stand in its place
+        links += session.unanswered(turn.ask, printer, who.head)
+    if done.outcome == "answered" and done.dropped:  # an agent that has them from elsewhere goes on in its run
+        links += session.links(printer, tenant, who.head, done.dropped, done.text)
+    # An agent that drops this answer, or has none, goes on from the round before. Words may be an example in a prompt;
+    # not those of a run that was answered before, but there only who was given nothing speaks on without an answer.
+    nothing = done.outcome != "answered" or done.answer == "empty"
+    if view.carried and view.counted and done.answer != "calls" and (not who.spoken or (nothing and view.since_ms)):
+        links += who.links
+    return delivered, links
 
 
 def _facts(turn: Turn) -> tuple[bytes, ...]:

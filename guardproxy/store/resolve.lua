@@ -149,10 +149,11 @@ if not run or (thread ~= '' and not fresh) then
       return not own and links[2] and byte(links[2]) ~= 42 and asked_before() or nil -- ids tell it from equal ones
     end
     local digest, index = newest()
-    if index < long and long < count then return run end
+    local placed = index < long or byte(links[1]) == 45 -- "-": of an empty answer, whose link says its place
+    if placed and long < count then return run end
     local t = (own or index <= long) and thread_of(run)
     if t and t.delivered == digest then return run end
-    return asked_before() or run
+    return asked_before() or (not spoken and run or nil) -- the same words at another place may be anybody's
   end
 
   -- May the latest run of a head be meant where nothing else tells? The examples in a prompt are nobody's history. Only

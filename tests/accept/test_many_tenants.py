@@ -38,7 +38,7 @@ pytestmark = [
 
 CALLS, AT_ONCE, WORKERS, ORGS, TEAMS, KEYS = 10_000, 500, 4, 3, 4, 10
 KILLS = 6
-"""Workers killed, one each time that so many more of the calls were answered: a fast machine kills as many as a slow."""
+"""Workers killed, one after each seventh of the calls: a fast machine kills as many as a slow one."""
 
 LEASE_S = 4
 SECRET = "a secret for tests only, long enough"

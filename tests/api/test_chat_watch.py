@@ -16,6 +16,7 @@ from guardproxy.api import _template, chat
 from guardproxy.core.edit import DropCalls
 from guardproxy.core.model import Call, Usage
 from tests.api.cases import CUT, FUZZ, GOLDEN, ask, delta, objects, play, sse, values, view
+from tests.as_written import as_written
 
 STREAMS = sorted(path for path in (GOLDEN / "streams").glob("*.sse") if path.name.count(".") == 1)
 WAYS: list[tuple[str, dict[str, bool]]] = [("", {}), ("drop", {"drop": True}), ("strip", {"strip": True})]
@@ -375,6 +376,7 @@ def test_the_shortcut_is_proven_before_it_is_taken() -> None:
     assert watcher.text == "aaa"
 
 
+@as_written
 def test_the_shortcut_is_taken() -> None:
     parsed = []
     with pytest.MonkeyPatch.context() as patch:

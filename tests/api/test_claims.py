@@ -107,7 +107,7 @@ def test_labels_are_bounded() -> None:
 
 
 def test_most_say_nothing() -> None:
-    assert claimed({"user-agent": "x", "authorization": "y"}, {"model": "m", "messages": []}) is NONE
+    assert claimed({"user-agent": "x", "authorization": "y"}, {"model": "m", "messages": []}) == NONE
 
 
 texts = st.text(max_size=300)

@@ -14,6 +14,7 @@ from guardproxy.api import Prefixes, _prefix, chat
 from guardproxy.api._prefix import GRID, READ
 from guardproxy.core.model import Ask
 from guardproxy.errors import BadAsk
+from tests.as_written import as_written
 
 Body = dict[str, Any]
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {}}}}
@@ -195,6 +196,7 @@ class Recorder(dict[str, Any]):
         return super().__contains__(key)
 
 
+@as_written
 @pytest.mark.parametrize("more", [{}, {"tools": [TOOL], "tool_choice": "required", "stream": True, "metadata": {}}])
 def test_every_key_that_is_read_is_known(more: Body, monkeypatch: pytest.MonkeyPatch) -> None:
     body = Recorder({"model": "m", "messages": talk(1), **more})
@@ -237,8 +239,8 @@ def test_long_results_are_found_without_reading_the_others(monkeypatch: pytest.M
         body = json.dumps({"model": "m", "messages": messages[:end]}).encode()
         ask = chat.read(body, {}, short=True, prefixes=prefixes)
     read: list[int] = []
-    decode = _prefix._decode_list
-    monkeypatch.setattr(_prefix, "_decode_list", lambda part: read.append(len(part)) or decode(part))
+    decode = _prefix.decode_list
+    monkeypatch.setattr(_prefix, "decode_list", lambda part: read.append(len(part)) or decode(part))
 
     assert [at for at, _ in chat.long_results(ask, 40_000)] == [123]
     assert sum(read) < 200_000 < len(body) / 4

@@ -132,6 +132,8 @@ def summary(values: Mapping[str, float | None]) -> str:
     for key, bar in BARS.items():
         sign, value = ("≥" if bar.at_least else "≤"), values.get(key)
         aim = "" if bar.aim is None else f"{sign} {bar.aim:g}"
+        if bar.must is None and value is None:
+            continue
         must = "" if bar.must is None else f"{sign} {bar.must:g}"
         lines.append((bar.name, number(value, bar.unit), must, aim, bar.verdict(value)))
     return table(("figure", "value", "must", "aim", ""), lines)

@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from guardproxy.core import fingerprint
+from tests.as_written import COMPILED
 
 from . import procs
 from .cells import OFF, ON, PATH, TWO, WRITTEN, Target
@@ -20,14 +20,9 @@ COMMANDS: Mapping[str, str] = {"bare": BARE, OFF: GUARD, ON: GUARD, TWO: GUARD}
 SOURCES = Path(__file__).parents[2]
 
 
-def compiled() -> bool:
-    """Whether what is measured here has compiled modules."""
-    return not fingerprint.__file__.endswith(".py")
-
-
 def commands() -> dict[str, str]:
     """Every target's command. Beside compiled modules, the sources are a target of their own."""
-    written = {WRITTEN: f"env PYTHONPATH={shlex.quote(str(SOURCES))} {GUARD}"} if compiled() else {}
+    written = {WRITTEN: f"env PYTHONPATH={shlex.quote(str(SOURCES))} {GUARD}"} if COMPILED else {}
     return {**COMMANDS, **written}
 
 

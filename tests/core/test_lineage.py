@@ -13,6 +13,8 @@ from guardproxy.core.view import Closing, Identity, Opening, RoundFact, TurnFact
 
 _tokens = itertools.count()
 START_MS = 1_000_000
+NOTHING = "nothing"
+"""What an empty answer did that the client keeps."""
 
 
 @dataclass
@@ -24,6 +26,7 @@ class Agent:
     thread: str = ""
     head: str = "a" * 32
     ids: str = ""
+    spoken: bool = False
     now_ms: int = START_MS
     rounds: list[RoundFact] = field(default_factory=list)
     token: str = ""
@@ -32,14 +35,20 @@ class Agent:
     def _links(self, made: RoundFact) -> tuple[str, ...]:
         return (f"{self.ids}/{made.index}/{made.digest}", f"round/{made.digest}")
 
+    def _empty(self, rounds: list[RoundFact]) -> tuple[str, ...]:
+        """The link of an empty answer to such a history."""
+        return (f"-{','.join(made.digest for made in rounds)}",)
+
     def ask(self) -> str:
         """Ask with the conversation as it stands; `session thread turn` of the answer."""
         links = self._links(self.rounds[-1]) if self.rounds else ()
+        if self.rounds and self.rounds[-1].digest == NOTHING:
+            links = self._empty(self.rounds[:-1])
         said = ",".join(made.digest for made in self.rounds)
         count = 2 + 2 * len(self.rounds)
         fact = TurnFact(f"{self.head}|{said}", count, tuple(self.rounds), "task", b"boundary", b"blank")
         self.token = f"token-{next(_tokens)}"
-        identity = Identity(self.session, self.thread, self.head, not self.rounds, links, "test")
+        identity = Identity(self.session, self.thread, self.head, not self.rounds, links, "test", self.spoken)
         self.view = self.memory.begin(Opening(self.token, "acme", identity, fact, (), 60_000), self.now_ms)
         return f"{self.view.session} {self.view.thread} {self.view.turn}"
 
@@ -48,7 +57,8 @@ class Agent:
         assert self.view
         made = RoundFact(digest, 2 + 2 * len(self.rounds), (digest.encode(),))
         links = self._links(made) if answer in ("calls", "text") and outcome == "answered" else ()
-        told = Closing(self.token, "acme", self.view.session, self.view.thread, outcome, answer, {}, digest, links)
+        links, did = (self._empty(self.rounds), "") if digest == NOTHING else (links, digest)
+        told = Closing(self.token, "acme", self.view.session, self.view.thread, outcome, answer, {}, did, links)
         self.memory.settle(_with(told, close, 2 + 2 * len(self.rounds)), self.now_ms)
         if links:
             self.rounds.append(made)
@@ -118,6 +128,42 @@ def test_a_client_that_takes_back_a_round_has_its_own_run(
     agent.rounds.pop()
     agent.now_ms += later_ms
     assert agent.ask().split()[0] == (other.view.session if later_ms else own)
+
+
+@pytest.mark.parametrize(("spoken", "same"), [(True, False), (False, True)], ids=["words", "calls"])
+def test_words_at_another_place_are_not_those_of_the_run_that_said_them(
+    memory: LocalMemory, spoken: bool, same: bool
+) -> None:
+    """It was given something else since; others say `Done.`, too."""
+    agent = Agent(memory)
+    name = agent.ask().split()[0]
+    agent.get("done")
+    agent.ask()
+    assert agent.view
+    links = agent._links(agent.rounds[-1])
+    told = Closing(agent.token, "acme", agent.view.session, "main", "answered", "empty", {}, "", links, count=4)
+    memory.settle(told, agent.now_ms)
+    agent.rounds, agent.spoken = [RoundFact("other", 4, ()), RoundFact("done", 10, ())], spoken
+    agent.now_ms += lineage.LATEST_MS + 1  # too late for its head alone
+    assert (agent.ask().split()[0] == name) is same
+
+
+@pytest.mark.parametrize("mine", [0, 1], ids=["the older", "the younger"])
+@pytest.mark.parametrize("session", ["", "s"], ids=["derived", "declared"])
+def test_an_empty_answer_is_taken_up_by_the_run_that_it_was_given_to(
+    memory: LocalMemory, mine: int, session: str
+) -> None:
+    """It says nothing; of equal runs neither the youngest is meant nor the one that has asked the same before."""
+    equal = [Agent(memory, session=session, ids=name) for name in "xy"]
+    for one in equal:
+        one.ask()
+        one.get("one")
+    for one in (equal[1 - mine], equal[mine]):  # the other is given nothing, too, and has moved on since
+        before = one.ask().split()[:2]
+        one.get(NOTHING, answer="empty")
+        if one is not equal[mine]:
+            one.ask()
+    assert equal[mine].ask().split()[:2] == before
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from guardproxy.core import rounds, session
 from guardproxy.core.fingerprint import Fingerprinter, unpack
 from guardproxy.core.model import Ask, Call, Flag, Kind
 from guardproxy.core.view import Identity, TurnFact
+from tests.as_written import as_written
 from tests.core.talk import PRINTER, Json, ask, called, result, said, steps, system, user, view_of
 
 TASK = user("Do it.")
@@ -77,6 +78,17 @@ IDENTITIES: dict[str, Callable[[], bool]] = {
         identity(TASK, called(("f", "{}", "a")), result("1", "a"), said("Done."), user("Go on.")).links
         == session.links(PRINTER, "org", identity(TASK).head, (), "Done.")
     ),
+    "an empty answer is known by what it stands behind": lambda: all(
+        identity(*before, nothing, user("Well?")).links
+        == session.unanswered(ask(*before), PRINTER, identity(TASK).head)
+        != identity(*before, user("x"), nothing, user("Well?")).links
+        for before in ([TASK], [TASK, called(("f", "{}", "a")), result("1", "a")], [TASK, said("x"), user("y")])
+        for nothing in (said(""), said(" "), {"role": "assistant", "content": None})
+    ),
+    "an empty answer to another tenant": lambda: (
+        identity(TASK, said(""), user("Well?")).links != identity(TASK, said(""), user("Well?"), tenant="x").links
+    ),
+    "an empty answer is not spoken": lambda: not identity(TASK, said(""), user("Mine.")).spoken,
     "spoken": lambda: identity(TASK, said("Shown."), user("Mine.")).spoken,
     "not spoken": lambda: (
         not any(
@@ -228,6 +240,7 @@ def test_window_is_bounded(a_round: int) -> None:
     assert fact.count == 1 + 60 * (1 + a_round)
 
 
+@as_written
 def test_cost_does_not_grow_with_the_history() -> None:
     """Counted in steps: a fresh printer that sees 40 or 400 rounds makes as many."""
 

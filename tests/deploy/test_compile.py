@@ -54,6 +54,8 @@ def test_nothing_stands_in_it_that_would_mean_something_else(path: str) -> None:
 
     assert [one.name for one in _classes(tree) if set(_bases(one)) - HARMLESS - COMPILED] == []
     assert [ast.unparse(one) for one in ast.walk(tree) if isinstance(one, ast.GeneratorExp) and _endless(one)] == []
+    assert [ast.unparse(one) for one in ast.walk(tree) if isinstance(one, ast.Subscript) and _made_slice(one)] == []
+    assert [ast.unparse(one) for one in ast.walk(tree) if isinstance(one, ast.Call) and _gathers(one)] == []
 
 
 def _classes(tree: ast.AST) -> Iterator[ast.ClassDef]:
@@ -73,11 +75,31 @@ def _endless(one: ast.GeneratorExp) -> bool:
     )
 
 
-def test_the_two_checks_can_fail() -> None:
-    tree = ast.parse("class A(OrderedDict[int, str]): ...\nnext(n for n in itertools.count())")
+def _made_slice(one: ast.Subscript) -> bool:
+    """Compiled bytes are indexed by integers and by slices that are written out."""
+    return isinstance(one.slice, ast.Call) and ast.unparse(one.slice.func) == "slice"
+
+
+def _gathers(one: ast.Call) -> bool:
+    """A type checker is told that several coroutines by name give a tuple; they give a list."""
+    return ast.unparse(one.func) == "asyncio.gather" and not all(isinstance(part, ast.Starred) for part in one.args)
+
+
+WRONG = """
+class A(OrderedDict[int, str]): ...
+next(n for n in itertools.count())
+raw[slice(*span)]
+await asyncio.gather(one(), other())
+"""
+
+
+def test_the_checks_can_fail() -> None:
+    tree = ast.parse(WRONG)
 
     assert [*_bases(next(_classes(tree)))] == ["OrderedDict"]
     assert any(isinstance(one, ast.GeneratorExp) and _endless(one) for one in ast.walk(tree))
+    assert any(isinstance(one, ast.Subscript) and _made_slice(one) for one in ast.walk(tree))
+    assert any(isinstance(one, ast.Call) and _gathers(one) for one in ast.walk(tree))
 
 
 def test_nothing_is_written_beside_the_sources() -> None:

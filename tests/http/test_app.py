@@ -15,6 +15,7 @@ from guardproxy.core.view import Identity
 from guardproxy.http import app, intake
 from guardproxy.http.app import Bounds, Proxy
 from guardproxy.store.redis import Store
+from tests.as_written import as_written
 from tests.http_store import held
 from tests.live import Answer, Got, Json, Live, Said, live, unique
 from tests.scenes import Heard
@@ -246,6 +247,7 @@ async def test_panic(store: Store) -> None:
         assert "nudge repeated_call" in verdicts(await looping(running, 5))
 
 
+@as_written
 async def test_a_fault_of_ours_is_an_error_in_shape(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,14 +11,14 @@ import pytest
 
 from guardproxy.api import said_twice
 from guardproxy.api._answer import Answer as AnswerRead
-from guardproxy.core.usage import FIELDS, day_of
+from guardproxy.core.usage import FIELDS, day_of, days
 from guardproxy.errors import StoreError
 from guardproxy.http import background
 from guardproxy.http.background import About
 from guardproxy.http.request import Request
 from guardproxy.store.redis import Store
 from tests.http.test_failover import several
-from tests.http.test_room import PRICES, Named, at, budget, counters, who
+from tests.http.test_room import LATE_MS, PRICES, Named, at, budget, counters, who
 from tests.live import Answer, Got, Json, Live, Said, live, unique
 from tests.surfaces import chat, responses
 
@@ -118,7 +118,10 @@ async def used(store: Store, name: str = "output_tokens") -> int:
 
 
 async def row(store: Store, offset_ms: int = 0) -> Json:
-    (found,) = await store.usages.day("default", day_of(await store.usages.now_ms() + offset_ms))
+    now_ms = await store.usages.now_ms() + offset_ms
+    last = now_ms if offset_ms else now_ms + LATE_MS  # late in the evening what is swept later is tomorrow's
+    of = days(day_of(now_ms), day_of(last))
+    (found,) = [one for day in of for one in await store.usages.day("default", day)]
     return {name: number for name, number in zip(FIELDS, found.sums, strict=True) if number}
 
 
@@ -305,7 +308,7 @@ async def test_the_worker_dies_in_the_middle_of_its_stream(store: Store, order: 
                     while running.proxy.books.background.under_way:
                         await asyncio.sleep(0.001)
             else:
-                assert [one.turn for one in await store.sweep(10**7)] == [1]
+                assert [one.turn for one in await store.sweep(LATE_MS)] == [1]
         assert (await used(store), await used(store, "cost_microusd")) == (300, COST)
         found = await row(store)
         assert (found["output_tokens"], found["cost_microusd"], found.get("estimated")) == (300, COST, None)

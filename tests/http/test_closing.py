@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from guardproxy.core.session import EMPTY
 from guardproxy.core.view import Closing
 from guardproxy.store.redis import Store
 from guardproxy.telemetry.record import read_record
@@ -52,7 +53,9 @@ async def test_closing(store: Store, name: str) -> None:
     assert (told.outcome, told.answer) == (outcome, answer)
     assert told.spent["tool_calls"] == calls
     assert told.spent["total_tokens"] == tokens
-    assert bool(told.delivered) == bool(told.links) == delivered
+    assert bool(told.delivered) == delivered
+    assert told.links
+    assert all(link.startswith(EMPTY) is not delivered for link in told.links)
     assert told.count == 1
     assert not told.close
     record = read_record(told.record)
@@ -149,6 +152,49 @@ async def test_who_goes_on_without_the_answer_stays_in_its_run(store: Store, sai
 
     names = [answer.headers["x-guardproxy-session-id"] for answer in (first, again, beside)]
     assert names[0] == names[1] != names[2]
+
+
+NOTHING = {
+    "empty": (Said(""), True),
+    "an error": (Said(status=500, raw=b"{}"), True),
+    "words that are dropped": (Said("Well."), False),  # an agent that appends nothing begins anew each time
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+async def test_who_speaks_on_without_an_answer_stays_in_the_run(store: Store, name: str) -> None:
+    """A chat whose client drops an empty answer, or got none; a younger one has the same head and says the same."""
+    said, stays = NOTHING[name]
+    task = [{"role": "user", "content": unique("the same task for both")}]
+    names = []
+    async with live(store) as running:
+        running.provider.script = lambda _got: Said("Yes?")
+        begun = [*task, Said("Yes?").message(), {"role": "user", "content": unique("more")}]
+        first = [await running.post({**ASK, "messages": messages}) for messages in (task, begun)]
+        names += [answer.headers["x-guardproxy-session-id"] for answer in first]
+        begun.append(Said("Yes?").message())
+        for number in range(2):
+            begun.append({"role": "user", "content": f"part {number}"})
+            running.provider.script = lambda _got: said
+            answer = await running.post({**ASK, "messages": begun})
+            names.append(answer.headers["x-guardproxy-session-id"])
+            running.provider.script = lambda _got: Said("Yes?")
+            await running.post({**ASK, "messages": task})
+    assert len(set(names[:3])) == 1
+    assert (names[3] == names[2]) is stays
+
+
+@pytest.mark.parametrize("said", [Said(""), Said(status=500, raw=b"{}")], ids=["empty", "an error"])
+async def test_an_example_in_a_prompt_is_nobodys_though_it_was_an_answer_before(store: Store, said: Said) -> None:
+    spy, head = Spy(store), {"role": "user", "content": unique("job")}
+    names = set()
+    async with live(spy) as running:  # type: ignore[arg-type]
+        for number, answer in enumerate((Said("positive"), said, Said("positive"))):
+            running.provider.script = lambda _got, answer=answer: answer
+            messages = [head, Said("positive").message(), {"role": "user", "content": f"document {number}"}]
+            names.add((await running.post({**ASK, "messages": messages})).headers["x-guardproxy-session-id"])
+    assert len(names) == 3
+    assert [link[:1] for link in spy.told[1].links] == [EMPTY]
 
 
 async def test_examples_of_calls_in_a_prompt_leave_nothing_behind(store: Store) -> None:

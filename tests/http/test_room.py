@@ -59,6 +59,10 @@ async def ask(running: Live, text: str = "", headers: Mapping[str, str] | None =
     return answer
 
 
+LATE_MS = 10**7
+"""Past every lease."""
+
+
 async def counters(store: Store) -> dict[str, tuple[int, int]]:
     """Used and held of all counters outside of sessions."""
     return await amounts(store, "default")

@@ -31,7 +31,7 @@ MOVES = st.one_of(
     st.tuples(
         st.just("say"), st.sampled_from(["Done.", "", "x" * 300]), st.sampled_from(["Go on.", "new"]), st.booleans()
     ),
-    st.tuples(st.sampled_from(["retry", "forget", "lose"]), st.none(), st.none(), st.booleans()),
+    st.tuples(st.sampled_from(["retry", "forget", "lose", "lose"]), st.none(), st.none(), st.booleans()),
 )
 RUNS = st.lists(st.tuples(IDS, st.booleans(), st.lists(MOVES, max_size=9)), min_size=1, max_size=3)
 
@@ -124,8 +124,8 @@ def check(agent: Agent, sent: bytes, answer: Answer, got: bytes | None, *, strea
     if answer.verdict in ("pass", "observe") and not changed:
         assert plain == sent, "a turn on which nothing is said arrives as it was sent"
         assert "advice" not in answer.headers.get("x-guardproxy-edit", "")
-    if answer.verdict in ("nudge", "firm"):
-        assert changed
+    if answer.verdict in ("nudge", "firm"):  # there is no place for a text after the model's own words
+        assert changed or agent.messages[-1]["role"] == "assistant"
     kept = re.compile(chat.FORBID + b", ?").sub(b"", plain)
     begin = messages_of(kept)
     if agent.seen:
@@ -160,12 +160,56 @@ TAKEN_BACK = [
     ("lose", None, None, False),
     ("say", "", "Go on.", False),
 ]
+EMPTY = [
+    # An empty answer leaves nothing to go by but the place where it stands. After a rewind in words, a run of its own,
+    # that is not always the youngest run of the head, nor the one that has asked the same before.
+    [
+        ("loop", [("f", "{}")], "same", False),
+        ("say", "Done.", "Go on.", False),
+        ("call", [("f", "{}")], "same", False),
+        *[("lose", None, None, False)] * 2,
+        ("say", "", "Go on.", False),
+    ],
+    [
+        ("loop", [("f", "{}")], "same", False),
+        ("say", "Done.", "Go on.", False),
+        ("say", "", "Go on.", False),
+        ("lose", None, None, False),
+        ("say", "", "Go on.", False),
+    ],
+    [("say", "", "Go on.", False), *[("lose", None, None, False), ("say", "", "Go on.", False)] * 2],
+    [
+        ("loop", [("f", "{}")], "same", False),
+        ("say", "Done.", "new", False),
+        ("say", "Done.", "Go on.", False),
+        *[("lose", None, None, False)] * 2,
+        ("say", "", "new", False),
+    ],
+    # After a cut that a client puts its own words in the place of.
+    [
+        *[("call", [("f", "{}")], "same", False)] * 2,
+        ("loop", [("f", "{}")], "same", False),
+        ("lose", None, None, False),
+        ("say", "Done.", "Go on.", False),
+        ("say", "", "new", False),
+    ],
+    # The words in the place of the cut are those that another run said nearer to the beginning.
+    [
+        ("say", "Done.", "Go on.", False),
+        ("say", "", "Go on.", False),
+        ("lose", None, None, False),
+        *[("loop", [("f", "{}")], "same", False)] * 2,
+        ("say", "Done.", "Go on.", False),
+    ],
+]
 TAKEN_BACK_FURTHER = [TAKEN_BACK[0], TAKEN_BACK[0], *[TAKEN_BACK[1]] * 2, *TAKEN_BACK[2:]]
 
 
 @example(runs=[("fresh", False, TAKEN_BACK)])
 @example(runs=[("constant", False, TAKEN_BACK_FURTHER)])
 @example(runs=[("fresh", False, AFTER_A_CUT)])
+@example(runs=[("fresh", False, moves) for moves in EMPTY])
+@example(runs=[("constant", True, moves) for moves in EMPTY])
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(runs=RUNS)
 def test_the_shape_of_a_conversation_stays(server: Embedded, runs: list[tuple[str, bool, list[tuple]]]) -> None:

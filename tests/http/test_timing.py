@@ -13,6 +13,7 @@ from guardproxy.core.policy import Policy
 from guardproxy.http import timing
 from guardproxy.http.timing import EVERY, Timing
 from guardproxy.telemetry import Telemetry
+from tests.as_written import as_written
 from tests.live import Said, ids, live
 from tests.telemetry.reports import settings, step, view
 
@@ -45,6 +46,7 @@ async def test_the_detectors_of_a_run_that_repeats_itself(
     assert set(timed(telemetry)) <= set(RULES)
 
 
+@as_written
 def test_one_turn_in_so_many(telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[int] = []
     monkeypatch.setattr(Timing, "measure", lambda _self, seen, _policy: measured.append(seen.turn))
@@ -59,6 +61,7 @@ def test_one_turn_in_so_many(telemetry: Telemetry, monkeypatch: pytest.MonkeyPat
     assert gaps[:10] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 256]
 
 
+@as_written
 def test_one_that_raises_is_left_out(telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = type("broken", (), {"detect": staticmethod(lambda *_: 1 / 0)})
     settings_of = Policy().detectors["repeated_call"]

@@ -18,6 +18,9 @@ ORG = "acme"
 TURNS = Line("session", "turns", 1)
 LINES = (Line("span", "turns", 1), TURNS, Line("session", "cost_microusd", 100))
 BOUNDARY, BLANK = b"\x00boundary\xff", b"\x00blank\xfe"
+NOTHING = "nothing"
+"""What an empty answer did, where the client keeps it."""
+
 _numbers = itertools.count()
 
 
@@ -57,6 +60,8 @@ class Agent:
     def opening(self, **changes: object) -> Opening:
         newest = self.rounds[-1] if self.rounds else None
         links = (f"{self.named or self.ids}/{newest.index}/{newest.digest}", f"round/{newest.digest}") if newest else ()
+        if newest and newest.digest == NOTHING:
+            links = self.empty(newest.index, self.rounds[:-1])
         history = ",".join(f"{self.named or self.ids}{r.digest}" for r in self.rounds)
         made = Opening(
             token=token(),
@@ -71,6 +76,10 @@ class Agent:
             offset_ms=self.offset_ms,
         )
         return replace(made, **changes)  # type: ignore[arg-type]
+
+    def empty(self, count: int, rounds: list[RoundFact]) -> tuple[str, ...]:
+        """The link of an empty answer to so long a history."""
+        return (f"-{self.head}/{count}/{','.join(made.digest for made in rounds)}",)
 
     async def begin(self, **changes: object) -> View:
         self.last = self.opening(**changes)
@@ -95,6 +104,8 @@ class Agent:
         )
         if made.delivered:
             made = replace(made, links=(f"{self.ids}/{self.count}/{digest}", f"round/{digest}"))
+        elif answer == "empty":
+            made = replace(made, links=self.empty(self.count, self.rounds))
         return replace(made, **changes)  # type: ignore[arg-type]
 
     async def settle(self, answer: str = "calls", outcome: str = "answered", **changes: object) -> None:
@@ -109,7 +120,7 @@ class Agent:
     async def turn(self, answer: str = "calls", did: str | None = None, user: str | None = None) -> View:
         """A whole turn: ask, be answered, append."""
         view = await self.begin()
-        did = did or f"did{len(self.rounds)}"
+        did = NOTHING if answer == "empty" else did or f"did{len(self.rounds)}"
         await self.settle(answer, did=did)
         self.took(did, user=user)
         return view

@@ -12,7 +12,7 @@ from guardproxy.core.model import Line
 from guardproxy.core.view import Opening, View
 from guardproxy.store.embedded import Embedded
 from guardproxy.store.redis import Store
-from tests.store.kit import ORG, Agent, emptied, used_held
+from tests.store.kit import NOTHING, ORG, Agent, emptied, used_held
 
 LEASE = 1_000
 LIMITED = Line("org", "tokens", 0, 40, key="day")
@@ -123,7 +123,7 @@ def test_limits_hold_and_totals_are_right(server: Embedded, moves: list[tuple[st
     asyncio.run(main())
 
 
-ANSWERS = st.sampled_from(["calls", "calls", "text", "empty", "failed", "forgot", "own", "cut"])
+ANSWERS = st.sampled_from(["calls", "calls", "text", "empty", "kept empty", "failed", "forgot", "own", "cut"])
 COMPARED = ("turn", "retry", "admitted", "closed", "answers", "rearmed", "equal", "steps", "ring", "episodes", "span")
 COMPARED += ("status", "missing", "carried")
 
@@ -151,7 +151,7 @@ def test_local_memory_answers_a_growing_conversation_as_the_store_does(
             same(view, memory.begin(agent.last, view.now_ms), agent.last)
             if not view.closed:
                 outcome = "failed" if move == "failed" else "answered"
-                answer = {"failed": "", "forgot": "calls", "cut": "own"}.get(move, move)
+                answer = {"failed": "", "forgot": "calls", "cut": "own", "kept empty": "empty"}.get(move, move)
                 cut = "repeated_call" if move == "cut" else ""
                 closing = agent.closing(answer, outcome, episodes=(b"e%d" % number,), close=cut)
                 if view.carried and answer != "calls":
@@ -159,7 +159,8 @@ def test_local_memory_answers_a_growing_conversation_as_the_store_does(
                 await store.settle(closing)
                 memory.settle(closing, view.now_ms)
             if move not in ("failed", "forgot", "empty") or view.closed:
-                agent.took(counts={"tool:x": 1}, user=f"words {number}" if speaks else None)
+                did = NOTHING if move == "kept empty" else None
+                agent.took(did, counts={"tool:x": 1}, user=f"words {number}" if speaks else None)
 
     async def main() -> None:
         async with emptied(server) as store:

@@ -10,7 +10,7 @@ import pytest
 
 from guardproxy.core.model import Line
 from guardproxy.store.redis import Store
-from tests.store.kit import ORG, Agent, a_round, facts, keys
+from tests.store.kit import NOTHING, ORG, Agent, a_round, facts, keys
 
 HEAD = "a" * 32
 MINUTE = 60_000
@@ -228,6 +228,46 @@ async def test_a_client_that_takes_back_a_round_has_its_own_run(
     assert (await agent.begin()).session == mine.session
 
 
+@pytest.mark.parametrize("session", ["", "s1"], ids=["derived", "declared"])
+@pytest.mark.parametrize("mine", [0, 1], ids=["the older", "the younger"])
+@pytest.mark.parametrize("calls", [0, 2])
+async def test_an_empty_answer_is_taken_up_by_the_run_that_it_was_given_to(
+    store: Store, session: str, mine: int, calls: int
+) -> None:
+    """It says nothing; of equal runs neither the youngest is meant nor the one that has asked the same before."""
+    equal = [Agent(store, session=session, ids=name) for name in "xy"]
+    for agent in equal:
+        for _ in range(calls):
+            await agent.turn()
+        await agent.begin()
+    agent = equal[mine]
+    before = await agent.turn("empty", user="well?")
+    after = await agent.begin()
+    assert (after.session, after.thread) == (before.session, before.thread)
+    assert after.carried
+
+
+@pytest.mark.parametrize("session", ["", "s1"], ids=["derived", "declared"])
+async def test_an_empty_answer_is_not_taken_up_by_who_asked_the_same_before(store: Store, session: str) -> None:
+    """A client that takes back its words is a new run, and is given nothing where the first one was, too."""
+    first, again = (Agent(store, session=session, spoken=True) for _ in range(2))
+    await first.turn("text", user="more")
+    views = []
+    for agent in (first, again):
+        agent.rounds, agent.count, agent.user = list(first.rounds[:1]), 4, "more"
+        await agent.begin()
+        assert agent.view
+        assert agent.last
+        await agent.settle("empty")
+        agent.took(NOTHING, user="well?")
+        kept = agent.opening().identity.links
+        views.append((agent.view, await agent.begin(identity=replace(agent.opening().identity, spoken=False))))
+        await agent.settle("text", did="dropped", links=("round/dropped", *kept))
+    for before, after in views:
+        assert (after.session, after.thread) == (before.session, before.thread)
+    assert len({(view.session, view.thread) for view, _ in views}) == 2
+
+
 async def test_an_equal_run_that_begins_later_does_not_fall_into_one_that_asked_the_same(store: Store) -> None:
     """The client names the calls anew, so that both ask exactly the same: each is found by what it was given."""
     first, second = Agent(store, ids="x"), Agent(store, ids="y")
@@ -296,6 +336,23 @@ async def test_an_answer_that_an_example_has_too_is_not_its_run(store: Store) ->
         view = await prompt.begin(identity=identity, fact=replace(prompt.last.fact, conversation=f"another {number}"))
         runs.append((prompt.last.token, view.session))
     assert len({session for _, session in runs}) == 3
+
+
+@pytest.mark.parametrize(("place", "same"), [(4, True), (10, False)], ids=["where they were said", "further on"])
+async def test_words_at_another_place_are_not_those_of_the_run_that_said_them(
+    store: Store, place: int, same: bool
+) -> None:
+    """It was given nothing after them, and may go on from there; but others say `Done.`, too."""
+    agent = Agent(store, ids="x")
+    await agent.turn()
+    first = await agent.turn("text", did="done", user="more")
+    agent.spoken = True
+    await agent.begin()
+    await agent.settle("empty", links=("round/done",))
+    agent.rounds[-1], agent.count, agent.user = a_round("done", place), place + 3, "and more"
+    said = agent.opening().identity
+    view = await agent.begin(identity=replace(said, links=("round/done",)))
+    assert (view.session == first.session) is same
 
 
 async def test_a_chat_goes_on_in_its_run(store: Store) -> None:

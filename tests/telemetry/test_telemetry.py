@@ -18,6 +18,7 @@ from guardproxy.telemetry import BATCH, DELAY_SECONDS, RunEnd, Telemetry
 from guardproxy.telemetry._ids import run_ids
 from guardproxy.telemetry._rounds import Recent
 from guardproxy.telemetry.metrics import TABLE
+from tests.as_written import as_written
 from tests.telemetry.reports import T0, cut, life, settings, turn, unheard, view
 from tests.telemetry.sink import otlp_sink
 
@@ -154,6 +155,7 @@ async def test_on_a_running_loop_turns_are_done_in_a_row(capsys):
     assert turns(front) == 3 + BATCH
 
 
+@as_written
 async def test_a_turn_that_fails_takes_no_other_with_it(capsys):
     front = telemetry(log_level="info")
     with unheard():
