@@ -97,7 +97,7 @@ phoenix: $(DEV)  ## real spans in Arize Phoenix (850 MB, in .venv-phoenix): one 
 
 constraints:  ## the versions that the image is built with, as the package index has them now
 	rm -rf build/constraints && $(PYTHON) -m venv build/constraints
-	build/constraints/bin/python -m pip install --quiet --disable-pip-version-check hatchling mypy setuptools .
+	build/constraints/bin/python -m pip install --quiet --disable-pip-version-check build hatchling mypy setuptools types-PyYAML .
 	(sed -n '/^#/p' deploy/constraints.txt; build/constraints/bin/python -m pip freeze --all --exclude guardproxy --exclude pip) \
 	> build/constraints.txt && mv build/constraints.txt deploy/constraints.txt
 
@@ -106,10 +106,10 @@ tools:
 	command -v $${tool%%:*} >/dev/null || missing="$$missing $${tool##*:}"; done; \
 	if [ -n "$$missing" ]; then echo "make verify needs:$$missing; type: sudo apt-get install$$missing" >&2; exit 1; fi
 
-# The wheel, and what is in it: `PYTHONPATH=build/compiled` runs that instead of the sources.
-$(COMPILED): $(shell find guardproxy -name '*.py' -o -name '*.lua' -o -name '*.html') deploy/compile.py pyproject.toml | $(DEV)
+# The wheel, built as the image builds it, and what is in it: `PYTHONPATH=build/compiled` runs that instead of the sources.
+$(COMPILED): $(shell find guardproxy -name '*.py' -o -name '*.lua' -o -name '*.html') deploy/compile.py deploy/constraints.txt pyproject.toml | $(DEV)
 	rm -rf build/wheel build/compiled
-	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(PIP) wheel --no-build-isolation --no-deps --wheel-dir build/wheel .
+	PIP_CONSTRAINT=deploy/constraints.txt HATCH_BUILD_HOOK_ENABLE_CUSTOM=true .venv/bin/python -m build --wheel --outdir build/wheel .
 	.venv/bin/python -m zipfile -e build/wheel/guardproxy-*.whl build/compiled && touch $@
 
 .venv/bin/python:
