@@ -23,6 +23,7 @@ from guardproxy.store.redis import Store
 from tests.accept import faithful
 from tests.accept.recorded import Json, Recorded, healthy
 from tests.accept.test_dev_over_http import STEP_MS, _body, _chunks
+from tests.as_written import as_written
 from tests.live import OFFSET, Got, Live, Said, live
 
 SAMPLE = 40
@@ -140,6 +141,7 @@ async def test_nothing_of_a_healthy_run_is_held_or_changed(store: Store, gates: 
     assert len(played.quiet) > 10 * len(runs)
 
 
+@as_written
 async def test_what_is_held_would_be_seen(store: Store, gates: Gates) -> None:
     """The same with a policy that looks at each call before the agent has it: nothing is changed by that either."""
     runs = healthy()[:2]
