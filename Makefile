@@ -7,7 +7,7 @@ KEY := $(shell cksum < pyproject.toml | cut -d' ' -f1)
 DEMO := .venv/stamp-demo-$(KEY)
 DEV := .venv/stamp-dev-$(KEY)
 COMPILED := build/compiled/stamp
-AS_SHIPPED := PYTHONSAFEPATH=1 PYTHONPATH=build/compiled:. .venv/bin/python
+AS_SHIPPED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR) .venv/bin/python
 PIP := .venv/bin/python -m pip --quiet --disable-pip-version-check
 # What `make verify` needs of the system: command:package of Debian's.
 TOOLS := gcc:gcc redis-server:redis-server prometheus:prometheus amtool:prometheus-alertmanager \
