@@ -77,9 +77,8 @@ class Agent:
         sent = self.body(stream=stream)
         answer, got = await self.ask(sent, said)
         check(self, sent, answer, got, stream=stream)
-        if kind == "lose":  # the client takes back its last round, whole: calls without their results no provider takes
-            while len(self.messages) > 2 and self.messages.pop()["role"] != "assistant":
-                pass
+        if kind == "lose":  # the client takes back its last round
+            del self.messages[max(2, len(self.messages) - 2) :]
             self.seen.clear()
         elif kind not in ("retry", "forget"):
             self.messages += [said.message(), *after]
