@@ -239,7 +239,7 @@ async def ledger(store: Store, at_ms: int) -> Counter[tuple[str, tuple[str, ...]
     """Requests and cost of all rows."""
     found: Counter[tuple[str, tuple[str, ...], str]] = Counter()
     for org in (f"org{number}" for number in range(ORGS)):
-        for day in days(day_of(at_ms), day_of(await store.usages.now_ms())):
+        for day in days(day_of(at_ms), day_of(await store.usages.now_ms() + LEASE + MINUTE)):  # as it is swept
             for row in await store.usages.day(org, day):
                 for name in ("requests", "cost_microusd", "holds_expired"):
                     found[org, row.by, name] += row.sums[FIELDS.index(name)]

@@ -7,7 +7,7 @@ from importlib import resources
 
 import pytest
 
-from guardproxy.core.usage import FIELDS, Row, day_of, payer
+from guardproxy.core.usage import FIELDS, Row, day_of, days, payer
 from guardproxy.errors import StoreError
 from guardproxy.store import usages
 from guardproxy.store.redis import Store
@@ -23,7 +23,10 @@ def filled(*sums: int) -> tuple[int, ...]:
 
 
 async def today(store: Store, org: str = ORG) -> list[Row]:
-    return await store.usages.day(org, day_of(await store.usages.now_ms()))
+    """Near midnight what is swept some minutes ahead is tomorrow's."""
+    now_ms = await store.usages.now_ms()
+    of = days(day_of(now_ms), day_of(now_ms + 15 * MINUTE))
+    return [row for day in of for row in await store.usages.day(org, day)]
 
 
 async def used(store: Store) -> dict[str, int]:
