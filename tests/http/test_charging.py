@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 
 import pytest
@@ -25,11 +26,16 @@ RED = {"x-test-team": "red", "x-test-key": "k1", "x-test-user": "ann", "User-Age
 
 
 async def rows(running: Live, store: Store) -> dict[tuple[str, ...], dict[str, int]]:
-    """By team, key, user, model and agent, what is not nothing."""
+    """By team, key, user, model and agent, what is not nothing; of today, too: a refusal is of when it is told."""
     await running.proxy.quiet()
     await running.proxy.books.pay()
-    found = await store.usages.day("default", day_of(await store.usages.now_ms() + running.offset_ms))
-    return {row.by: {name: n for name, n in zip(FIELDS, row.sums, strict=True) if n} for row in found}
+    now_ms = await store.usages.now_ms()
+    days = sorted({day_of(now_ms), day_of(now_ms + running.offset_ms)})
+    found = [row for day in days for row in await store.usages.day("default", day)]
+    sums: dict[tuple[str, ...], Counter[str]] = {}
+    for row in found:
+        sums.setdefault(row.by, Counter()).update({name: n for name, n in zip(FIELDS, row.sums, strict=True) if n})
+    return {by: dict(row) for by, row in sums.items()}
 
 
 async def total(running: Live, store: Store) -> dict[str, int]:
