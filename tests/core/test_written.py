@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
 from guardproxy.core import written as module
 from guardproxy.core.written import Written, own_words, written
+from tests.cheap import cheap
 
 REPR = "[{'id': 'c1', 'type': 'function', 'function': {'name': 'read', 'arguments': {'path': \"it's\"}}}]"
 
@@ -175,9 +175,8 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE, ids=[text[:12] for text in HOSTILE])
 def test_hostile_texts_cost_little_and_raise_nothing(text: str) -> None:
-    begun = time.process_time()
-    written(text)
-    assert time.process_time() - begun < 0.5
+    with cheap(0.5):
+        written(text)
 
 
 def test_what_was_read_is_remembered_within_bounds() -> None:

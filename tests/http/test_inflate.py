@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import time
 import zlib
 
 import pytest
 
 from guardproxy.http.inflate import MAX_MEMBERS, Inflate, TooMuchError
+from tests.cheap import cheap
 
 BODY = b'{"model": "m"}' * 9000
 
@@ -76,7 +76,5 @@ def test_a_limit_that_is_reached_is_no_absence_of_one() -> None:
 
 def test_many_members_cost_little() -> None:
     raw = gzip.compress(b"") * 9_999 + gzip.compress(bytes(1 << 20))
-    begun = time.perf_counter()
-    Inflate("gzip", 1 << 20).feed(raw)
-
-    assert time.perf_counter() - begun < 2
+    with cheap(2):
+        Inflate("gzip", 1 << 20).feed(raw)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from guardproxy.core.completion import CHECKS, Candidate
 from guardproxy.core.completion._changes import changed
 from guardproxy.core.completion._commands import parts_of
+from tests.cheap import cheap
 from tests.core.completion.finals import Did, edit, final, judged, sh, whole
 from tests.core.talk import user
 
@@ -211,7 +211,5 @@ def test_no_command_is_an_exception(command: str) -> None:
 
 @pytest.mark.parametrize("piece", ["<<E\n", "'", "(", "a>", "\\", "bash -c ", "$(", '"\\'])
 def test_long_commands_cost_little(piece: str) -> None:
-    begun = time.perf_counter()
-    parts_of("bash", json.dumps({"command": (piece * 20_000)[:20_000]}))
-
-    assert time.perf_counter() - begun < 1
+    with cheap(1):
+        parts_of("bash", json.dumps({"command": (piece * 20_000)[:20_000]}))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from guardproxy.core.completion import CHECKS, Candidate
 from guardproxy.core.fingerprint import Fingerprinter
 from guardproxy.core.model import Call
 from guardproxy.core.tools import Rules
+from tests.cheap import cheap
 from tests.core.completion.finals import Did, edit, final, judged, sh
 
 RED = "collected 5 items\nFAILED tests/test_a.py::test_x\n=== 1 failed, 4 passed in 0.3s ===\n[exit code: 1]"
@@ -115,17 +114,15 @@ def test_a_final_tool_claims_too(arguments: str) -> None:
 )
 def test_no_text_costs_much(piece: str) -> None:
     text = (piece * 100_000)[:100_000]
-    begun = time.perf_counter()
-    for rule, given in (
-        ("unresolved_failure", {"tools": ("*",)}),
-        ("files", {"tests": True}),
-        ("open_calls", {"tools": ("*",)}),
-        ("evidence", {"pattern": r"\bORD-\d+"}),
-        ("output_schema", {"json_schema": {"type": "object"}}),
-    ):
-        judged(rule, final(f"{text} test", edit("a"), sh("pytest", f"{text}\n1 failed\nexit code: 1")), **given)
-
-    assert time.perf_counter() - begun < 3
+    with cheap(3):
+        for rule, given in (
+            ("unresolved_failure", {"tools": ("*",)}),
+            ("files", {"tests": True}),
+            ("open_calls", {"tools": ("*",)}),
+            ("evidence", {"pattern": r"\bORD-\d+"}),
+            ("output_schema", {"json_schema": {"type": "object"}}),
+        ):
+            judged(rule, final(f"{text} test", edit("a"), sh("pytest", f"{text}\n1 failed\nexit code: 1")), **given)
 
 
 def test_a_claim_after_mended_failures_is_one() -> None:
