@@ -63,6 +63,7 @@ async def _filled(server: Embedded) -> None:
         ("2026-12-01", ("web", "k1", "ann", "gpt-5", ""), (100,)),
     ):
         await store.usages.add("acme", {payer(who): sums}, offset(f"{day}T12:00:00+00:00"))
+    await store.usages.add("acme", {payer(("web", "k1", "ann", "gpt-5", "")): (1,)})  # lately, whenever that is
     await store.close()
 
 
