@@ -10,7 +10,7 @@ import pytest
 
 from guardproxy._settings import UsageSection
 from guardproxy.core.usage import FIELDS, day_of, payer
-from guardproxy.http.exporting import Exporter
+from guardproxy.http.exporting import GRACE_MS, Exporter
 from guardproxy.store.redis import Store
 from tests.store.kit import Agent
 from tests.store.test_tenants import DAY
@@ -20,14 +20,14 @@ NOBODY = payer(("", "", "", "m", ""))
 
 
 class Clock:
-    """The store's clock, moved by whole days for those who ask for it."""
+    """The store's clock, moved by whole days and what a day is waited for, for those who ask for it."""
 
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.days = 0
         now_ms = store.usages.now_ms
 
         async def moved() -> int:
-            return await now_ms() + self.days * DAY
+            return await now_ms() + self.days * DAY + (2 * GRACE_MS if self.days else 0)
 
         monkeypatch.setattr(store.usages, "now_ms", moved)
 
@@ -88,7 +88,7 @@ async def test_a_day_that_was_put_right_later_is_written_again(store: Store, clo
     one, other = (exporter(store, folder) for folder in folders)
     for each in (one, other):
         await each.round()
-    await store.background.settle("acme", "name", {}, (1, 10, 0, 0, 300), 86_400_000)
+    await store.background.settle("acme", "name", {}, (1, 10, 0, 0, 300), DAY + 2 * GRACE_MS)
     await one.round()
     for each in (other, exporter(store, folders[0])):
         clock.days += 1

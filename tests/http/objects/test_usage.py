@@ -10,7 +10,7 @@ from guardproxy.core.usage import FIELDS, day_of, payer
 from guardproxy.store.redis import Store
 from tests.http import admin_api
 from tests.http.admin_api import Api
-from tests.store.test_tenants import offset
+from tests.store.test_tenants import DAY, offset
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ async def test_a_month_by_team_and_model(api: Api) -> None:
 
 DAYS = [
     ("month=2026-11", ["2026-11-01", "2026-11-29"]),
-    ("since=2026-11-02", ["2026-11-29"]),
+    ("since=2026-11-02&until=2026-12-31", ["2026-11-29"]),
     ("since=2026-10-01&until=2026-11-01", ["2026-10-31", "2026-11-01"]),
     ("until=2026-11-01", []),  # of this month
 ]
@@ -73,6 +73,15 @@ async def test_which_days(api: Api, asked: str, days: list[str]) -> None:
     if today < "2026-12" and asked == "until=2026-11-01":
         days = ["2026-11-01"]
     assert [one["day"] for one in body["items"]] == days
+
+
+async def test_since_a_day_is_up_to_today(api: Api) -> None:
+    today_ms = await api.store.usages.now_ms()
+    days = [day_of(today_ms - ago * DAY) for ago in (33, 32, 1)]
+    for day in days:
+        await used(api, day, "web", "a", 1)
+    body = (await api.ask("GET", f"/usage?since={days[1]}&by=day")).body
+    assert [one["day"] for one in body["items"]] == days[1:]
 
 
 async def test_this_month_is_what_nobody_asked_otherwise(api: Api) -> None:
