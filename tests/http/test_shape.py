@@ -202,11 +202,21 @@ EMPTY = [
         ("say", "Done.", "Go on.", False),
     ],
 ]
+TAKEN_BACK_IN_PART = [
+    # The client takes back a part of a round, is answered, takes back the rest, and is given the same again: the longer
+    # history of the first run is not the one that goes on.
+    ("loop", [("f", "{}")], "same", False),
+    ("say", "Done.", "Go on.", False),
+    ("call", [("f", "{}")] * 3, "same", False),
+    *[("lose", None, None, False)] * 2,
+    ("call", [("f", "{}")] * 3, "same", False),
+]
 TAKEN_BACK_FURTHER = [TAKEN_BACK[0], TAKEN_BACK[0], *[TAKEN_BACK[1]] * 2, *TAKEN_BACK[2:]]
 
 
 @example(runs=[("fresh", False, TAKEN_BACK)])
 @example(runs=[("constant", False, TAKEN_BACK_FURTHER)])
+@example(runs=[("constant", False, TAKEN_BACK_IN_PART)])
 @example(runs=[("fresh", False, AFTER_A_CUT)])
 @example(runs=[("fresh", False, moves) for moves in EMPTY])
 @example(runs=[("constant", True, moves) for moves in EMPTY])
