@@ -150,6 +150,16 @@ AFTER_A_CUT = [
     *[("loop", [("f", "{}")], "same", False)] * 2,
 ]
 
+AFTER_A_CUT_ON_ITS_OWN = [
+    # Cut, the client goes on with a call that nobody gave it, and that another run of its head was given: it meets the
+    # cut all the same.
+    ("call", [("f", '{"a": 1}')], "same", False),
+    ("lose", None, None, False),
+    ("call", [("f", "{}")], "same", False),
+    *[("loop", [("f", "{}")], "same", False)] * 2,
+    ("call", [("f", '{"a": 1}')], "same", False),
+]
+
 
 TAKEN_BACK = [
     # The first run was given the same call nearer to the beginning, and dropped the words that came after it; the
@@ -218,6 +228,7 @@ TAKEN_BACK_FURTHER = [TAKEN_BACK[0], TAKEN_BACK[0], *[TAKEN_BACK[1]] * 2, *TAKEN
 @example(runs=[("constant", False, TAKEN_BACK_FURTHER)])
 @example(runs=[("constant", False, TAKEN_BACK_IN_PART)])
 @example(runs=[("fresh", False, AFTER_A_CUT)])
+@example(runs=[(ids, False, AFTER_A_CUT_ON_ITS_OWN) for ids in ("fresh", "empty")])
 @example(runs=[("fresh", False, moves) for moves in EMPTY])
 @example(runs=[("constant", True, moves) for moves in EMPTY])
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
