@@ -124,7 +124,7 @@ class Lineage:
         latest = self._heads.get(self._head(opening))
         if found is None and latest is None and not who.fresh:
             found, _ = self._by_link(opening, far=True)
-        if found is None and latest is not None and not (who.session or who.fresh or who.spoken):
+        if found is None and latest is not None and not (who.session or who.fresh):
             found = self._ended_by_us(opening, now_ms)
         if found is None and latest is not None:
             found = latest if _goes_on(latest, opening, now_ms) else None
@@ -175,8 +175,9 @@ class Lineage:
 
     def _ended_by_us(self, opening: Opening, now_ms: int) -> Thread | None:
         """The run of this head that we ended a moment ago: clients drop what we say, or write it in other words."""
-        thread = self._ended.get(self._head(opening))
-        if thread is None or now_ms - thread.at > RETRY_MS or opening.fact.count <= thread.count:
+        who, head = opening.identity, self._head(opening)
+        thread = (self._heads if who.session else self._ended).get(head)
+        if thread is None or who.spoken or now_ms - thread.at > RETRY_MS or opening.fact.count <= thread.count:
             return None
         return thread if thread.closed_by or thread.answer == "own" else None
 
@@ -203,14 +204,19 @@ class Lineage:
         before = None if who.spoken else self._asked.get(opening.fact.conversation)
         if before is not None and not (self._mine(before, opening) and now_ms - before.at <= LATEST_MS):
             before = None
+        ids = len([link for link in who.links if not link.startswith("*")]) > 1  # they tell it from equal ones
         if found is None:
-            ids = len([link for link in who.links if not link.startswith("*")]) > 1  # they tell it from equal ones
             return None if own or not ids else before
         digest, index = next(((r.digest, r.index) for r in reversed(opening.fact.rounds)), ("", -1))
         placed = index < long or who.links[0].startswith("-")  # of an empty answer, whose link says its place
-        if (placed and long < count) or ((own or index <= long) and found.delivered == digest):
+        by_ids = own and ids
+        last = (own or index <= long) and found.delivered == digest
+        if (placed and long < count) or (last and (by_ids or who.spoken or index <= long)):
             return found
-        return before or (None if who.spoken else found)  # the same words at another place may be anybody's
+        if who.spoken or (before is not None and not last):  # the same words at another place may be anybody's
+            return before
+        # And what was done, too, where a run has just been ended.
+        return (None if by_ids else self._ended_by_us(opening, now_ms)) or found
 
     def _by_link(
         self, opening: Opening, *, far: bool, anyone: bool = False, upto: int = 9

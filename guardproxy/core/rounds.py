@@ -76,6 +76,12 @@ def latest(ask: Ask) -> Round | None:
     return _rounds(ask, begun, in_text=not _native(ask))[-1] if begun >= 0 else None
 
 
+def in_part(ask: Ask) -> bool:
+    """Whether calls of the newest round have no result here; of those written in a text it does not say."""
+    newest = latest(ask)
+    return newest is not None and not newest.written and None in newest.results
+
+
 def _native(ask: Ask) -> bool:
     """Whether calls and results are messages of their own here: then no text is read as one."""
     for message in ask.tail:  # noqa: SIM110  # a generator costs more than the answer

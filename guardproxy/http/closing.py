@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from guardproxy.core import session
+from guardproxy.core import rounds, session
 from guardproxy.core.episode import pack_episode
 from guardproxy.core.fact import pack
 from guardproxy.core.model import Message, Rung
@@ -79,12 +79,23 @@ def _delivered(turn: Turn, view: View) -> tuple[str, tuple[str, ...]]:
         links += session.unanswered(turn.ask, printer, who.head)
     if done.outcome == "answered" and done.dropped:  # an agent that has them from elsewhere goes on in its run
         links += session.links(printer, tenant, who.head, done.dropped, done.text)
-    # An agent that drops this answer, or has none, goes on from the round before. Words may be an example in a prompt;
-    # not those of a run that was answered before, but there only who was given nothing speaks on without an answer.
-    nothing = done.outcome != "answered" or done.answer == "empty"
-    if view.carried and view.counted and done.answer != "calls" and (not who.spoken or (nothing and view.since_ms)):
+    if view.carried and view.counted and done.answer != "calls" and _may_go_on(turn, view):
         links += who.links
     return delivered, links
+
+
+def _may_go_on(turn: Turn, view: View) -> bool:
+    """Whether an agent that drops this answer, or has none, goes on from the round before.
+
+    Words may be an example in a prompt; not those of a run that was answered before, but there only who was given
+    nothing speaks on without an answer. Who sent a part of a round's results and has words for it is done with it: the
+    whole round stands in a longer history than this one, which would be found before a run that is given the same anew.
+    """
+    done = turn.outcome
+    nothing = done.outcome != "answered" or done.answer == "empty"
+    if turn.opening.identity.spoken:
+        return nothing and view.since_ms > 0
+    return nothing or done.answer == "own" or not rounds.in_part(turn.ask)
 
 
 def _facts(turn: Turn) -> tuple[bytes, ...]:

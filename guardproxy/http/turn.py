@@ -186,12 +186,14 @@ class Turn:
     def _carried_out(self, ask: Ask, context: interventions.Context) -> tuple[Edit, ...]:
         """The intervention's edits. One that raises is never the cause of a failed request: it goes on without."""
         try:
-            return interventions.carry_out(self.decision, ask, context)
+            edits = interventions.carry_out(self.decision, ask, context)
         except Exception as error:  # noqa: BLE001  # said in the docstring
             wrong = f"{self.decision.action}: {type(error).__name__}: {error}"
             errors = (*self.decision.errors, wrong)
             self.decision = replace(self.decision, action="observe", rung=Rung.OBSERVE, episode=None, errors=errors)
             return ()
+        self.decision = interventions.unsaid(self.decision, edits)
+        return edits
 
     @property
     def language(self) -> str:

@@ -140,6 +140,21 @@ if not run or (thread ~= '' and not fresh) then
     end
   end
 
+  -- The run of this head that we ended a moment ago, though others are younger or did the same: what we end a run with
+  -- is dropped or rewritten by clients, and what some go on with nobody gave them. It leaves no link, all else does.
+  local function ended_by_us(run, at)
+    local t = run and not spoken and now - at <= RETRY_MS and thread_of(run)
+    return t and (t.closed ~= '' or t.answer == 'own') and count > t.count and run or nil
+  end
+
+  local function ended_here()
+    if session == '' then return ended_by_us(unpack(call('HMGET', P .. 'h:' .. head, 'ended_run', 'ended_at'))) end
+    local latest = call('HGET', P .. 'd:' .. session, 'head:' .. head)
+    local run = latest and session .. SEP .. latest
+    local t = run and thread_of(run)
+    return t and ended_by_us(run, t.at)
+  end
+
   -- By its links, but for another run that did the same at another place of its history: its texts are not ours, and
   -- what the provider has seen would not come again. `own`: by what is most specific; it may have been given its round
   -- last all the same, to a client that puts more in front of it.
@@ -151,9 +166,13 @@ if not run or (thread ~= '' and not fresh) then
     local digest, index = newest()
     local placed = index < long or byte(links[1]) == 45 -- "-": of an empty answer, whose link says its place
     if placed and long < count then return run end
+    local ids = own and links[2] and byte(links[2]) ~= 42
     local t = (own or index <= long) and thread_of(run)
-    if t and t.delivered == digest then return run end
-    return asked_before() or (not spoken and run or nil) -- the same words at another place may be anybody's
+    local last = t and t.delivered == digest
+    if last and (ids or spoken or index <= long) then return run end
+    local before = not last and asked_before()
+    if before or spoken then return before end -- the same words at another place may be anybody's
+    return not ids and ended_here() or run -- what was done, too, where a run has just been ended
   end
 
   -- May the latest run of a head be meant where nothing else tells? The examples in a prompt are nobody's history. Only
@@ -178,11 +197,8 @@ if not run or (thread ~= '' and not fresh) then
     local run = not (fresh or latest) and by_link(true)
     if run then return run end
     if not fresh and latest then
-      -- What we end a run with is dropped or rewritten by clients: it leaves no link, the answers of all others do.
-      if ended_run and ended_run ~= latest and not spoken and now - ended_at <= RETRY_MS then
-        local t = thread_of(ended_run)
-        if t and (t.closed ~= '' or t.answer == 'own') and count > t.count then return ended_run end
-      end
+      run = ended_run ~= latest and ended_by_us(ended_run, ended_at)
+      if run then return run end
       local t = thread_of(latest)
       local waits = t and (t.waits ~= '' or t.status > 0) -- a person may take longer
       if t and (waits or now - t.at <= LATEST_MS) and goes_on(t) then return latest end

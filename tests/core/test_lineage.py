@@ -215,6 +215,29 @@ def test_who_goes_on_after_our_ending_is_not_taken_for_a_younger_run(
     assert younger.ask().split()[0] == names[1]
 
 
+@pytest.mark.parametrize("session", ["", "s"], ids=["derived", "declared"])
+@pytest.mark.parametrize("ids", [("x", "y"), ("", "")], ids=["own ids", "same ids"])
+@pytest.mark.parametrize(("later_ms", "mine"), [(lineage.RETRY_MS, True), (lineage.RETRY_MS + 1, False)])
+def test_who_goes_on_after_our_ending_with_what_another_run_did_meets_it(
+    memory: LocalMemory, session: str, ids: tuple[str, str], later_ms: int, mine: bool
+) -> None:
+    """It was given the same much nearer to the beginning: nobody gave this one what it goes on with."""
+    other, agent = (Agent(memory, session=session, ids=name) for name in ids)
+    did = other.ask().split()[:2]
+    other.get("its own")
+    for _ in range(3):
+        ended = agent.ask().split()[:2]
+        agent.get("same")
+    agent.ask()
+    agent.get("ours", answer="own", close="cycle")
+    agent.rounds.append(RoundFact("its own", 8, (b"fact",)))
+    agent.now_ms += later_ms
+    assert agent.ask().split()[:2] == (ended if mine else did)
+    assert agent.view
+    assert agent.view.closed is mine
+    assert other.ask().split()[:2] == did
+
+
 def test_threads_of_a_named_session_have_their_own_ring_and_one_sum_of_turns(memory: LocalMemory) -> None:
     agents = [Agent(memory, session="s", head=head * 32) for head in "abc"]
     for agent in agents:

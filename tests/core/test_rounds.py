@@ -44,6 +44,31 @@ def test_pairing(name: str) -> None:
     assert [message and message.text for message in paired] == expected
 
 
+BATCH = called(("a", "{}", "x"), ("b", "{}", "y"))
+IN_PART: dict[str, tuple[list[Json], bool]] = {
+    "all results": ([BATCH, result("1", "x"), result("2", "y")], False),
+    "all results, and words": ([BATCH, result("1", "x"), result("2", "y"), user("Go on.")], False),
+    "one is missing": ([BATCH, result("2", "y")], True),
+    "one is missing, and words": ([BATCH, result("1", "x"), user("Go on.")], True),
+    "none": ([BATCH], True),
+    "none of one": ([called(("a", "{}", "x"))], True),
+    "one is missing further back": ([BATCH, result("1", "x"), said("Hm.")], False),
+    "words": ([said("Hm."), user("Go on.")], False),
+    "nothing was said yet": ([], False),
+}
+
+
+@pytest.mark.parametrize("name", IN_PART)
+def test_a_history_that_ends_inside_a_round(name: str) -> None:
+    history, expected = IN_PART[name]
+    assert rounds.in_part(ask(TASK, *history)) is expected
+
+
+def test_a_call_in_a_text_is_no_half_of_a_round() -> None:
+    assert not rounds.in_part(ask(SHELL, TASK, said(LS)))
+    assert not rounds.in_part(ask(SHELL, TASK, said(LS), user("a.py"), said(LS)))
+
+
 def test_ids_that_repeat_across_turns_pair_inside_their_round() -> None:
     """B48: one constant id for every call."""
     history = [part for n in range(4) for part in (called(("t", f'{{"n":{n}}}', "Z")), result(f"r{n}", "Z"))]

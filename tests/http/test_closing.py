@@ -154,6 +154,33 @@ async def test_who_goes_on_without_the_answer_stays_in_its_run(store: Store, sai
     assert names[0] == names[1] != names[2]
 
 
+HALF = {
+    # results that the client sends of two, and what it is given: is its run found again by the round of these calls?
+    "all, and words": (2, Said("Hm."), True),
+    "one, and words": (1, Said("Hm."), False),
+    "none, and words": (0, Said("Hm."), False),
+    "one, and an error": (1, Said(status=400, raw=b"{}"), True),  # it mends its request
+    "one, and nothing": (1, Said(""), True),
+}
+
+
+@pytest.mark.parametrize("name", HALF)
+async def test_who_takes_back_a_part_of_a_round_has_done_with_it_once_answered(store: Store, name: str) -> None:
+    """Longer than the history that this round was given to, it would be found before a run that is given it again."""
+    results, said, again = HALF[name]
+    spy, task = Spy(store), {"role": "user", "content": unique("task")}
+    asked = Said(None, CALLS)
+    found = [{"role": "tool", "tool_call_id": one, "content": "same"} for _, _, one in CALLS]
+    async with live(spy) as running:  # type: ignore[arg-type]
+        for history, answer in (([], asked), ([asked.message(), *found[:results]], said)):
+            running.provider.script = lambda _got, answer=answer: answer
+            await running.post({**ASK, "messages": [task, *history]})
+
+    given, last = [set(told.links) for told in spy.told]
+    assert (given <= last) is again
+    assert again or not given & last
+
+
 NOTHING = {
     "empty": (Said(""), True),
     "an error": (Said(status=500, raw=b"{}"), True),

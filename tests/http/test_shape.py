@@ -124,8 +124,8 @@ def check(agent: Agent, sent: bytes, answer: Answer, got: bytes | None, *, strea
     if answer.verdict in ("pass", "observe") and not changed:
         assert plain == sent, "a turn on which nothing is said arrives as it was sent"
         assert "advice" not in answer.headers.get("x-guardproxy-edit", "")
-    if answer.verdict in ("nudge", "firm"):  # there is no place for a text after the model's own words
-        assert changed or agent.messages[-1]["role"] == "assistant"
+    if answer.verdict in ("nudge", "firm"):
+        assert changed, "it is said"
     kept = re.compile(chat.FORBID + b", ?").sub(b"", plain)
     begin = messages_of(kept)
     if agent.seen:
@@ -148,6 +148,16 @@ AFTER_A_CUT = [
     *[("lose", None, None, False)] * 2,
     ("say", "", "Go on.", False),
     *[("loop", [("f", "{}")], "same", False)] * 2,
+]
+
+AFTER_A_CUT_ON_ITS_OWN = [
+    # Cut, the client goes on with a call that nobody gave it, and that another run of its head was given: it meets the
+    # cut all the same.
+    ("call", [("f", '{"a": 1}')], "same", False),
+    ("lose", None, None, False),
+    ("call", [("f", "{}")], "same", False),
+    *[("loop", [("f", "{}")], "same", False)] * 2,
+    ("call", [("f", '{"a": 1}')], "same", False),
 ]
 
 
@@ -202,12 +212,23 @@ EMPTY = [
         ("say", "Done.", "Go on.", False),
     ],
 ]
+TAKEN_BACK_IN_PART = [
+    # The client takes back a part of a round, is answered, takes back the rest, and is given the same again: the longer
+    # history of the first run is not the one that goes on.
+    ("loop", [("f", "{}")], "same", False),
+    ("say", "Done.", "Go on.", False),
+    ("call", [("f", "{}")] * 3, "same", False),
+    *[("lose", None, None, False)] * 2,
+    ("call", [("f", "{}")] * 3, "same", False),
+]
 TAKEN_BACK_FURTHER = [TAKEN_BACK[0], TAKEN_BACK[0], *[TAKEN_BACK[1]] * 2, *TAKEN_BACK[2:]]
 
 
 @example(runs=[("fresh", False, TAKEN_BACK)])
 @example(runs=[("constant", False, TAKEN_BACK_FURTHER)])
+@example(runs=[("constant", False, TAKEN_BACK_IN_PART)])
 @example(runs=[("fresh", False, AFTER_A_CUT)])
+@example(runs=[(ids, False, AFTER_A_CUT_ON_ITS_OWN) for ids in ("fresh", "empty")])
 @example(runs=[("fresh", False, moves) for moves in EMPTY])
 @example(runs=[("constant", True, moves) for moves in EMPTY])
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

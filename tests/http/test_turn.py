@@ -90,6 +90,46 @@ async def test_local_answers(stream: bool, store: Store) -> None:
         assert await held(store, {guard(cut)["session-id"]}) == {}
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_a_nudge_without_a_place_is_none_and_is_said_where_there_is_one(
+    stream: bool, store: Store, heard: Heard
+) -> None:
+    """The request ends in the assistant's own words: no text goes behind these."""
+    async with live(store, heard) as running:
+        run = Run(running, stream=stream)
+        await run.turns(3)
+        run.messages.append({"role": "assistant", "content": "So"})
+        running.provider.script = lambda _got: Said(" be it.")
+        asked = list(run.messages)
+        unsaid = await run.turn()
+        got = running.provider.got[-1].json["messages"]
+        run.messages = asked[:-1]
+        said = await run.turn()
+        last = [await heard.next() for _ in range(4)][-1]
+
+    assert got == asked
+    assert (unsaid.verdict, unsaid.rule) == ("observe", "repeated_call")
+    assert "advice" not in guard(unsaid).get("edit", "")
+    assert said.verdict == "nudge"
+    assert "advice" in guard(said)["edit"]
+    assert (last.decision.action, last.decision.would, last.intervention) == ("observe", "", ("", ""))
+    assert "not said" in last.decision.reason
+    assert (last.advice, last.edits) == ("", ("usage",) if stream else ())
+
+
+async def test_calls_are_refused_also_where_firm_has_no_place(store: Store) -> None:
+    async with live(store, policy={"refuse": "enforce"}) as running:
+        run = Run(running)
+        await run.turns(4)
+        run.messages.append({"role": "assistant", "content": "So"})
+        answer = await run.turn()
+        asked = [json.dumps(got.json["messages"]) for got in running.provider.got[3:]]
+
+    assert answer.verdict == "finalize"
+    assert asked[1].count("[guardproxy]") == asked[0].count("[guardproxy]") == 1, "the nudge before it alone"
+    assert len(asked) > 2, "what the model calls is refused, and it is asked again"
+
+
 async def test_advice_is_put_back_byte_for_byte(store: Store) -> None:
     async with live(store) as running:
         run = Run(running)

@@ -404,6 +404,29 @@ async def test_who_goes_on_after_our_ending_is_not_taken_for_a_younger_run(store
     assert (await younger.begin()).session == other.session
 
 
+@pytest.mark.parametrize("session", ["", "s1"], ids=["derived", "declared"])
+@pytest.mark.parametrize("own_ids", [True, False], ids=["own ids", "no ids"])
+@pytest.mark.parametrize("name", ENDED)
+async def test_who_goes_on_after_our_ending_with_what_another_run_did_meets_it(
+    store: Store, session: str, own_ids: bool, name: str
+) -> None:
+    """It was given the same much nearer to the beginning: nobody gave this one what it goes on with."""
+    closing, later, mine = ENDED[name]
+    other, agent = (Agent(store, session=session, ids=ids if own_ids else "") for ids in "xy")
+    did = await other.turn(did="its own")
+    for _ in range(3):
+        ended = await agent.turn(did="same")
+    await agent.begin()
+    await agent.settle(**closing, links=())
+    agent.took("its own")
+    agent.offset_ms = later * 1000
+    last = agent.opening()
+    links = last.identity.links if own_ids else last.identity.links[1:]
+    view = await agent.begin(identity=replace(last.identity, links=links))
+    assert (view.session, view.thread) == ((ended if mine else did).session, (ended if mine else did).thread)
+    assert (await other.begin()).thread == did.thread
+
+
 @pytest.mark.parametrize("ids", [("x", "y"), ("", "")], ids=["own ids", "same ids"])
 @pytest.mark.parametrize(("answer", "outcome"), [("own", "answered"), ("text", "answered"), ("", "failed")])
 async def test_who_drops_an_answer_is_found_by_the_round_before(
