@@ -179,6 +179,7 @@ def _demo(given: argparse.Namespace) -> int:
 
 def _check(given: argparse.Namespace) -> int:
     from guardproxy import _in_force, config  # noqa: PLC0415 - heavy
+    from guardproxy.http import unpriced  # noqa: PLC0415 - as above
 
     checked, _ = config.load(given.file, os.environ)
     policy = checked.policy_value()
@@ -186,7 +187,8 @@ def _check(given: argparse.Namespace) -> int:
     shown = "upstreams " + ", ".join(f"{name} {url}" for name, url in where.items())
     told = shown if len(where) > 1 else f"upstream {next(iter(where.values()))}"
     print(f"{given.file} is fine: mode {policy.mode}, {len(policy.detectors)} detectors, {told}")
-    for line in (*[f"warning: {one}" for one in checked.warnings()], *_in_force.lines(checked, policy)):
+    warnings = (*checked.warnings(), *unpriced.warnings(checked))
+    for line in (*[f"warning: {one}" for one in warnings], *_in_force.lines(checked, policy)):
         print(f"  {line}")
     return OK
 
