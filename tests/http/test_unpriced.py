@@ -40,15 +40,15 @@ CASES = {
     "blocked": (
         ONE % "mine" + "\nprices: {unknown: block}",
         (
-            "no price is known for 'mine' (upstreams.a.models): a request for it is refused with HTTP 400 unknown_price "
-            "(prices.unknown: block); give it one in prices.models or prices.file"
+            "no price is known for 'mine' (upstreams.a.models): a request for it is refused with HTTP 400 "
+            "unknown_price (prices.unknown: block); give it one in prices.models or prices.file"
         ),
     ),
     "unsaid, at another price": (
         ONE % "mine" + "\nprices: {unknown: default, default: {input: 1.5, output: 2}}",
         (
-            "no price is known for 'mine' (upstreams.a.models): it is counted at 1.5 dollars per million tokens of input "
-            "and 2 of output (prices.default), unsaid (prices.unknown: default); give it one in prices.models or "
+            "no price is known for 'mine' (upstreams.a.models): it is counted at 1.5 dollars per million tokens of "
+            "input and 2 of output (prices.default), unsaid (prices.unknown: default); give it one in prices.models or "
             "prices.file"
         ),
     ),
