@@ -16,10 +16,21 @@ EXTEND = {
 }
 """Options of the command, and the limits that each raises."""
 
+UNITS = {"cost": "DOLLARS", "seconds": "SECONDS"}
+"""Options whose value need be no whole number; of what, as the help shows it."""
+
 OPTIONS = {"arguments": "--args", "text": "TEXT"} | {
     limit: f"--{option.replace('_', '-')}" for option, limits in EXTEND.items() for limit in limits
 }
 """How a value is named on the command line, where it is not `--<name>`."""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add what can be raised to the command's parser."""
+    for option in EXTEND:
+        name, kind = option.replace("_", "-"), float if option in UNITS else int
+        what = f"by how much: {name.replace('-', ' ')}"
+        parser.add_argument(f"--{name}", type=kind, metavar=UNITS.get(option, "N"), help=what)
 
 
 def amounts(given: argparse.Namespace) -> Mapping[str, float]:

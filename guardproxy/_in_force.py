@@ -1,4 +1,7 @@
-"""What a configuration comes to, in lines for whoever wrote it: `guardproxy check`. Only what is in force is told."""
+"""What a configuration, or one policy, comes to, in lines for whoever wrote it: `guardproxy check`, `policies show`.
+
+Only what is in force is told.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ from urllib.parse import urlsplit
 
 from guardproxy.core import completion
 from guardproxy.core.budget import DIMENSIONS, Limit, duration
+from guardproxy.core.detectors import RULES
 from guardproxy.core.policy import Policy
 from guardproxy.core.tenant import DEFAULT_ORG
 from guardproxy.core.windows import NOW
 
 if TYPE_CHECKING:
+    from guardproxy._policies import InForce, PolicySection
     from guardproxy.config import Config
 
 
@@ -33,10 +38,29 @@ def lines(config: Config, policy: Policy) -> Iterator[str]:
     yield from _calls(policy)
     yield from _asked(policy)
     yield from (f"hygiene.{kind}: {_mode(settings)}" for kind, settings in policy.hygiene.items() if _on(settings))
-    yield from _finals(config, policy)
-    yield from _ends(config, policy)
+    yield from _finals(config.policy, policy)
+    yield from _ends(policy)
+    if config.webhook.url:
+        yield f"webhook: {_origin(config.webhook.url)}"
     yield from _named(config)
     yield from config.price_list().complaints()
+
+
+def stands(one: InForce) -> Iterator[str]:
+    """One policy: its detectors, limits, rules of tools, approvals, hygiene, final checks."""
+    section, policy = one.section, one.policy
+    seen = [f"{rule} ({mode})" for rule, mode in sorted(policy.modes.items()) if rule in RULES and mode != policy.mode]
+    off = sorted(RULES.keys() - policy.detectors.keys())
+    told = {"of another mode": seen, "off": off}
+    more = "".join(f"; {what}: {', '.join(rules)}" for what, rules in told.items() if rules)
+    yield f"detectors: {len(policy.detectors)}, preset {section.preset}{more}"
+    for limit in policy.limits:
+        yield f"limit of a {SCOPES[limit.scope]}: {_amount(limit)}"
+    yield from _calls(policy)
+    yield from _asked(policy)
+    yield from (f"hygiene.{kind}: {_mode(settings)}" for kind, settings in policy.hygiene.items() if _on(settings))
+    yield from _finals(section, policy)
+    yield from _ends(policy)
 
 
 def _budgets(config: Config) -> Iterator[str]:
@@ -89,8 +113,8 @@ def _asked(policy: Policy) -> Iterator[str]:
     yield f"approvals: {way}; undecided after {duration(terms.expire_seconds)} {end}"
 
 
-def _finals(config: Config, policy: Policy) -> Iterator[str]:
-    checks, verifier = completion.in_use(policy.completion), config.policy.verifier
+def _finals(section: PolicySection, policy: Policy) -> Iterator[str]:
+    checks, verifier = completion.in_use(policy.completion), section.verifier
     yield from (f"completion.{rule}: {_mode(settings)}" for rule, settings in sorted(checks.items()))
     if verifier.url:
         mode = verifier.mode if policy.mode == "enforce" else "observe"
@@ -104,13 +128,11 @@ def _finals(config: Config, policy: Policy) -> Iterator[str]:
     yield f"final answers: {held if final.hold else 'handed on at once; what fails is reported'}"
 
 
-def _ends(config: Config, policy: Policy) -> Iterator[str]:
+def _ends(policy: Policy) -> Iterator[str]:
     yield from (f"{name}: pause" for name in ("on_cut", "on_budget") if getattr(policy, name) == "pause")
     kept = policy.checkpoints
     if kept.enabled:
         yield f"checkpoints: up to {kept.max_kb:,} KB, for {duration(kept.ttl_seconds)}"
-    if config.webhook.url:
-        yield f"webhook: {_origin(config.webhook.url)}"
 
 
 def _amount(limit: Limit) -> str:

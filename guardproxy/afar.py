@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from guardproxy import _extending
@@ -35,6 +36,18 @@ def options(parser: Any) -> None:
 def wanted(given: argparse.Namespace) -> bool:
     """Whether a command is to ask the admin API."""
     return bool(given.json or given.admin or os.environ.get(ADMIN, "").strip())
+
+
+def part(given: argparse.Namespace) -> tuple[int, int]:
+    """Which part of a list is asked for: how many, behind how many."""
+    from guardproxy.errors import BadAsk  # noqa: PLC0415 - heavy
+
+    limit, cursor = getattr(given, "limit", 10**6), getattr(given, "cursor", 0)
+    if limit < 1:
+        raise BadAsk("must be a number above 0", param="limit")
+    if cursor < 0:
+        raise BadAsk("must be a number, 0 or above", param="cursor")
+    return limit, cursor
 
 
 def run(config: Config, given: argparse.Namespace, kind: str, verb: str) -> None:
@@ -83,27 +96,28 @@ def _print(given: argparse.Namespace, found: Any, words: Callable[[], None]) -> 
 
 
 def _list(admin: Admin, given: argparse.Namespace, kind: str) -> None:
-    from guardproxy.errors import BadAsk  # noqa: PLC0415
     from guardproxy.http import asking, reach, terminal  # noqa: PLC0415
 
-    most = getattr(given, "limit", 10**6)
-    if most < 1:
-        raise BadAsk("must be a number above 0", param="limit")
-    agent = getattr(given, "agent", "")
-    pages = asking.pages(
-        admin, f"/{kind}", {"org": given.org, "state": given.state, **({"agent": agent} if agent else {})}
-    )
-    found = [one for one, _ in zip(pages, range(most), strict=False)]
+    (most, behind), agent = part(given), getattr(given, "agent", "")
+    which = {"agent": agent, "cursor": str(behind or "")}
+    query = {"org": given.org, "state": given.state} | {name: text for name, text in which.items() if text}
+    found = list(islice(asking.pages(admin, f"/{kind}", query), most + 1))
+    more = reach.more(behind + most) if len(found) > most else ""
+    del found[most:]
     heads, row = HEADS[kind]
     of = f" of agent {terminal.visible(agent)}" if agent else ""
-    none = f"no {kind[:-1]}{of} is {given.state or 'there'} in org {given.org}"
+    none = f"no {'further ' if behind else ''}{kind[:-1]}{of} is {given.state or 'there'} in org {given.org}"
 
     def words() -> None:
         terminal.show(heads, map(row, found), none)
+        if more:
+            print(more)
         if other := reach.others("other organisations", _others(admin, given.org)):
             print(other)
 
     _print(given, found, words)
+    if more and given.json:  # what goes on to a program stays what it was
+        print(more, file=sys.stderr)
 
 
 def _others(admin: Admin, org: str) -> list[str]:

@@ -21,6 +21,14 @@ PRESETS = ("strict", "balanced", "patient")
 """Names of `core.presets`, said here so that `guardproxy --help` need not load the detectors."""
 
 
+TOKENS = (
+    "Commands take a token from GUARDPROXY_ADMIN_TOKEN; admin init prints the first, admin tokens create others, once. "
+    "A viewer's looks; an operator's steers runs, decides approvals, says false-alarm and throws panic; an owner's is "
+    "for orgs, teams, keys, budgets, policies, erase and admin. Without any, whoever has the data directory may do all "
+    "that works on the store itself."
+)
+"""Whose token a command needs; docs/admin.md says it command by command."""
+
 NEEDED = ("store.", "admin.", "auth", "tools.", "policy.mode", "policy.refuse")
 """What a command needs of a configuration that reaches the store, or the proxy beside it."""
 
@@ -47,7 +55,8 @@ def _say_wrong(message: str, code: int) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("guardproxy", description="An OpenAI-compatible proxy that ends loops of agents.")
+    text = "An OpenAI-compatible proxy that ends loops of agents."
+    parser = argparse.ArgumentParser("guardproxy", description=text, epilog=TOKENS)
     parser.add_argument("--version", action="version", version=f"guardproxy {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_serve(_command(commands, "serve", _serve, "serve agents"))
@@ -179,6 +188,7 @@ def _demo(given: argparse.Namespace) -> int:
 
 def _check(given: argparse.Namespace) -> int:
     from guardproxy import _in_force, config  # noqa: PLC0415 - heavy
+    from guardproxy.http import unpriced  # noqa: PLC0415 - as above
 
     checked, _ = config.load(given.file, os.environ)
     policy = checked.policy_value()
@@ -186,7 +196,8 @@ def _check(given: argparse.Namespace) -> int:
     shown = "upstreams " + ", ".join(f"{name} {url}" for name, url in where.items())
     told = shown if len(where) > 1 else f"upstream {next(iter(where.values()))}"
     print(f"{given.file} is fine: mode {policy.mode}, {len(policy.detectors)} detectors, {told}")
-    for line in (*[f"warning: {one}" for one in checked.warnings()], *_in_force.lines(checked, policy)):
+    warnings = (*checked.warnings(), *unpriced.warnings(checked))
+    for line in (*[f"warning: {one}" for one in warnings], *_in_force.lines(checked, policy)):
         print(f"  {line}")
     return OK
 

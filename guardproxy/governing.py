@@ -61,6 +61,7 @@ def add(commands: Any, load: Load, config: Callable[[argparse.ArgumentParser], N
     audit.add_argument("--org", default="", metavar="ORG", help="only of this organisation")
     audit.add_argument("--since", default="", metavar="TIME", help="only of the last 90m, 12h, 7d, 2w")
     audit.add_argument("--limit", type=int, default=50, metavar="N", help="the newest N (default 50)")
+    audit.add_argument("--cursor", default="", metavar="ID", help="those older than this, as the list before says it")
     audit.add_argument("--json", action="store_true", help="one JSON object an entry")
 
 
@@ -155,10 +156,9 @@ def _audit(config: Config, given: argparse.Namespace) -> None:
     wanted = Wanted(given.actor, given.what, given.subject, given.who.org or given.org, since_ms=since)
 
     async def work(store: Store) -> Any:
-        found, _ = await store.audit.read(given.limit, wanted=wanted)
-        return found
+        return await store.audit.read(given.limit, given.cursor, wanted)
 
-    found = reach.ask(config, work)
+    found, older = reach.ask(config, work)
     if given.json:
         for one in found:
             print(json.dumps(asdict(one)))
@@ -170,3 +170,5 @@ def _audit(config: Config, given: argparse.Namespace) -> None:
         ]
         none = f"no entry fits {terminal.visible(' '.join(said))}" if said else "nothing was changed"
         terminal.show(auditing.HEADS, auditing.rows(found), reach.nothing(none, config))
+    if older:
+        print(reach.more(older), file=sys.stderr if given.json else sys.stdout)

@@ -82,15 +82,14 @@ def _add_sessions(group: Any, command: Callable[..., Any]) -> None:
     listing.add_argument("--state", default="", help="only these: active, paused, need_human, waiting, closed")
     listing.add_argument("--agent", default="", metavar="NAME", help="only this agent's, named as in metrics and log")
     listing.add_argument("--limit", type=int, default=50, metavar="N", help="the newest N (default 50)")
+    listing.add_argument("--cursor", type=int, default=0, metavar="N", help="those behind the newest N")
     command(group, "show", _show_session, "show a run, and who changed it, when and why", "SESSION").set_defaults(
         needs="viewer"
     )
     for verb, text in STEERING.items():
         _signed(command(group, verb, _steer, text, "SESSION"))
     extend = _signed(command(group, "extend", _extend, "raise a run's limits; it goes on at the same turn", "SESSION"))
-    for name, kind in (("turns", int), ("tool-calls", int), ("seconds", float), ("tokens", int), ("cost", float)):
-        unit = {"cost": "DOLLARS", "seconds": "SECONDS"}.get(name, "N")
-        extend.add_argument(f"--{name}", type=kind, metavar=unit, help=f"by how much: {name.replace('-', ' ')}")
+    _extending.options(extend)
     kept = command(group, "checkpoint", _checkpoint, "print the messages of a run's last request as JSON", "SESSION")
     kept.add_argument("--take", type=int, metavar="GENERATION", help="go on from it: a second one to do so is refused")
     kept.add_argument("--out", type=Path, metavar="FILE.json", help="write them there, readable by you alone")
@@ -233,13 +232,11 @@ def _answer(config: Config, given: argparse.Namespace) -> None:
 def _list_sessions(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import in_words, reach, terminal  # noqa: PLC0415
 
-    if given.limit < 1:
-        raise BadAsk("must be a number above 0", param="limit")
-    state, agent, whole = given.state, given.agent, not given.who.org
-    work = partial(in_words.listing, state=state, limit=given.limit, agent=agent, whole=whole)
+    part, (state, agent), whole = afar.part(given), (given.state, given.agent), not given.who.org
+    work = partial(in_words.listing, state=state, part=part, agent=agent, whole=whole)
     found, said = _with_runs(config, given.org, work)
     of = f" of agent {terminal.visible(agent)}" if agent else ""
-    none = f"no run of the last day{of}{f' is {state}' if state else ''}"
+    none = f"no {'further ' if part[1] else ''}run of the last day{of}{f' is {state}' if state else ''}"
     terminal.show(in_words.HEADS, (in_words.row(run) for run in found), reach.nothing(none, config, given.org))
     for line in said:
         print(line)

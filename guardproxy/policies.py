@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 Load = Callable[[argparse.Namespace], "Config"]
 Run = Callable[["Admin", argparse.Namespace], None]
 
+DEFAULT = "default"
+"""As in `_policies`."""
+
 HEADS = ("policy", "from", "version", "mode", "models", "agents", "revision", "at", "by")
 """Over the rows of a list."""
 
@@ -47,7 +50,7 @@ def add(commands: Any, load: Load, config: Callable[[argparse.ArgumentParser], N
         return parser
 
     command("list", _list, "list the policies of the file and of the API")
-    command("show", _show, "show a policy, with its document", "name")
+    command("show", _show, "show a policy: where it is from, for whom, what it comes to, and its document", "name")
     command("versions", _versions, "list what a policy was, also one that was deleted", "name")
     put = command("put", _put, "keep a policy, or put another in its place", "name", "file", signed=True)
     put.epilog = "FILE is YAML or JSON, as a policy under `policies:` in the configuration; - reads it from stdin."
@@ -104,17 +107,41 @@ def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _show(admin: Admin, given: argparse.Namespace) -> None:
+    from guardproxy.http import terminal  # noqa: PLC0415
+
     one = admin.ask("GET", _path(given))
     if given.json:
         print(json.dumps(one, ensure_ascii=False, indent=2))
         return
-    for head, text in zip(HEADS, _row(one), strict=True):
-        if text:
-            print(f"{head:<9} {text}")
-    if one["document"] is None:
-        print("document  in the configuration file")
-    else:
+    for head, text in _facts(one).items():
+        print(f"{head:<9} {text}")
+    for number, line in enumerate(one.get("in_force", ())):
+        print(f"{'' if number else 'in force':<9} {terminal.visible(line)}")
+    if one["document"] is not None:
+        print("document, as it was put")
         print(json.dumps(one["document"], ensure_ascii=True, indent=2))
+
+
+def _facts(one: Mapping[str, Any]) -> Mapping[str, str]:
+    """Where it is from, whether it is in force, and for whom."""
+    from guardproxy.http import terminal  # noqa: PLC0415
+
+    name = terminal.visible(one["name"])
+    section = "policy" if name == DEFAULT else f"policies.{name}"
+    origin = f"the configuration file ({section})"
+    if one["origin"] == "api":
+        origin = f"the admin API: revision {one['revision']}, put by {terminal.visible(one['by'] or 'nobody')}"
+        origin += f" at {_at(one['at_ms'])}"
+    stands = one.get("in_force_revision", one["revision"])  # an older proxy does not say
+    version = f"{name}@{one['version']}, as log and spans name it"
+    if one["version"] is None:
+        version = "not in force: it cannot be used here, the log of serve says why"
+    elif stands != one["revision"]:
+        version += f"; of revision {stands}: the newest cannot be used here, the log of serve says why"
+    whom = [f"{what} {', '.join(one[what])}" for what in ("models", "agents") if one[what]]
+    said = " and ".join(whom) or ("whoever has no other" if name == DEFAULT else "keys that name it")
+    facts = {"policy": name, "from": origin, "version": version, "mode": one["mode"] or "", "for": said}
+    return {head: terminal.visible(text) for head, text in facts.items() if text}
 
 
 def _versions(admin: Admin, given: argparse.Namespace) -> None:

@@ -106,7 +106,10 @@ def _about(parser: Any) -> Any:
     parser.add_argument("--name", metavar="TEXT", help="what people call it")
     for option, text in (
         ("model", "a model that it may use, * and ? allowed; again for more; '' = all"),
-        ("route", "a route that it may use though guardproxy passes it on unread, such as /v1/rerank; '' = none"),
+        (
+            "route",
+            "a route passed on unread, such as /v1/rerank; again for more, in the place of those it has; '' = none",
+        ),
         ("upstream", "an upstream that it may use; '' = all"),
     ):
         parser.add_argument(f"--{option}", dest=f"{option}s", action="append", metavar="PATTERN", help=text)

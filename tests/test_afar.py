@@ -18,7 +18,7 @@ from tests.http import admin_api
 from tests.http.admin_api import Api
 from tests.live import live
 from tests.scenes import Heard
-from tests.store.kit import emptied
+from tests.store.kit import Agent, emptied
 
 Run = Callable[..., Awaitable[tuple[int, str, str]]]
 
@@ -100,6 +100,22 @@ async def test_sessions(run: Run, api: Api) -> None:
     assert [one.what for one in await api.entries(what="session")] == [
         f"session.{what}" for what in ("pause", "extend", "resume", "cut")
     ]
+
+
+async def test_a_list_that_is_cut_says_so(run: Run, api: Api) -> None:
+    org = ("--org", admin_api.ORG)
+    words = ("sessions", "list", "--limit", "1", *org)
+    assert "there are more" not in (await run(*words))[1]
+    await Agent(api.store, session="run-2").turn()
+    hint = "there are more: --cursor 1 lists those behind these, --limit N more at once\n"
+    _, first, _ = await run(*words)
+    _, second, _ = await run(*words, "--cursor", "1")
+    assert hint in first
+    assert hint not in second
+    assert {line.split()[0] for text in (first, second) for line in text.splitlines()[1:2]} == {"run-1", "run-2"}
+    code, out, err = await run(*words, "--json")
+    assert (code, len(json.loads(out)), err) == (0, 1, hint)
+    assert (await run(*words, "--cursor", "2"))[1].startswith("no further session is there in org acme")
 
 
 async def test_a_checkpoint(run: Run, tmp_path: Path) -> None:

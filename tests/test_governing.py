@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -107,6 +108,20 @@ def test_filters(run: Run) -> None:
         (("--limit", "1"), 1),
     ):
         assert len(run("audit", "--json", *words)[1].splitlines()) == count, words
+
+
+def test_a_list_that_is_cut_says_how_to_go_on(run: Run) -> None:
+    run("admin", "init")
+    for name in ("a", "b"):
+        run("admin", "tokens", "create", "--name", name, "--role", "viewer")
+    _, out, _ = run("audit", "--limit", "2")
+    older = re.search(r"there are more: --cursor (\S+) lists those behind these, --limit N more at once\n$", out)
+    assert older
+    assert run("audit", "--limit", "2", "--json")[2] == older[0]
+    for words in (("--cursor", older[1]), ("--limit", "1", "--cursor", older[1])):
+        _, out, err = run("audit", *words, "--json")
+        assert (len(out.splitlines()), err) == (1, "")
+    assert run("audit", "--cursor", "first")[:1] == (2,)
 
 
 WRONG = {

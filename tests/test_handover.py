@@ -196,6 +196,7 @@ WRONG = {
     "a state": (("approvals", "list", "--state", "open"), 2, "--state: must be one of pending, approved"),
     "a state of runs": (("sessions", "list", "--state", "open"), 2, "--state: must be one of active, paused"),
     "no rows": (("sessions", "list", "--limit", "0"), 2, "--limit: must be a number above 0"),
+    "behind nothing": (("sessions", "list", "--cursor", "-1"), 2, "--cursor: must be a number, 0 or above"),
     "an unknown run": (("sessions", "show", "nobody"), 1, "the store has no session 'nobody'; it has none at all"),
     "an unknown run is cut": (("sessions", "cut", "no\x1b"), 1, "the store has no session 'no\\x1b'"),
     "more of nothing": (("sessions", "extend", "s"), 2, "extend: say what to raise: --turns, --tool-calls"),
@@ -255,6 +256,30 @@ def test_that_there_are_others_elsewhere_is_said(file: Path, run: Run, key: byte
     assert "other organisations" not in run("approvals", "list", "--state", "expired")[1]
     for kind in ("sessions", "approvals"):
         assert "other organisations" not in run(kind, "list", "--org", "acme")[1]
+
+
+def test_a_list_that_is_cut_says_so(file: Path, run: Run) -> None:
+    """And how to go on: until there is nothing more."""
+
+    async def three(store: Store) -> None:
+        for number in range(3):
+            await Agent(store, session=f"run-{number}").begin(org=ORG)
+
+    do(file, three)
+    hint = r"there are more: --cursor (\d+) lists those behind these, --limit N more at once\n"
+    seen: list[str] = []
+    more: tuple[str, ...] = ()
+    while more is not None:
+        code, out, err = run("sessions", "list", "--limit", "2", *more)
+        assert (code, err) == (0, "")
+        seen += re.findall("^run-\\d", out, re.MULTILINE)
+        found = re.search(hint, out)
+        more = ("--cursor", found[1]) if found else None  # type: ignore[assignment]
+        assert len(seen) < 5
+    assert sorted(seen) == ["run-0", "run-1", "run-2"]
+    for enough in ("3", "4"):
+        assert "there are more" not in run("sessions", "list", "--limit", enough)[1]
+    assert run("sessions", "list", "--cursor", "3")[1].startswith("no further run of the last day in the store at ")
 
 
 def test_what_lets_a_run_of_another_organisation_go_on_can_be_typed(file: Path, run: Run) -> None:

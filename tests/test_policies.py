@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from guardproxy import cli
 from guardproxy.http import asking, client
 from guardproxy.store import embedded
 from guardproxy.store.embedded import Embedded
+from guardproxy.store.policies import Kept
 from guardproxy.store.registry import Key, Secret
 from tests.http import admin_api
 from tests.http.admin_api import Api
@@ -64,8 +66,6 @@ async def test_a_life(run: Run, api: Api, tmp_path: Path, monkeypatch: pytest.Mo
     assert (rows["mine"][0], rows["watched"][0]) == ("api", "file")
     _, out, _ = await run("show", "mine")
     assert '"turns": 9' in out
-    assert "models    a-*" in out
-    assert "in the configuration file" in (await run("show", "watched"))[1]
     assert json.loads((await run("show", "mine", "--json"))[1])["document"]["preset"] == "strict"
     versions = json.loads((await run("versions", "mine", "--json"))[1])
     assert [one["document"]["limits"]["session"]["turns"] for one in versions] == [9, 5]
@@ -80,6 +80,57 @@ async def test_a_life(run: Run, api: Api, tmp_path: Path, monkeypatch: pytest.Mo
     said = [(one.what, one.subject, one.why) for one in await api.entries(what="policy")]
     assert said[0] == ("policy.set", "mine", "a trial")
     assert said[-1] == ("policy.delete", "mine", "over")
+
+
+async def test_what_is_shown_of_one(run: Run, api: Api, tmp_path: Path) -> None:
+    """Where it is from, for whom, and all that is in force of it; not only its name."""
+    file = tmp_path / "mine.yaml"
+    written = "preset: strict, models: [a-*], limits: {session: {turns: 9}}, tools: {deny: [rm]}, on_cut: pause"
+    rules = "detectors: {cycle: {mode: observe}, monologue: {enabled: false}}"
+    file.write_text(f"{{{written}, {rules}}}")
+    await run("put", "mine", str(file), "--by", "anna")
+    facts, lines, document = parts((await run("show", "mine"))[1])
+
+    assert re.fullmatch(r"the admin API: revision 1, put by anna \(token root\) at [-0-9]+ [:0-9]+ UTC", facts["from"])
+    assert re.fullmatch(r"mine@[0-9a-f]{8}, as log and spans name it", facts["version"])
+    assert (facts["policy"], facts["mode"], facts["for"]) == ("mine", "enforce", "models a-*")
+    assert re.fullmatch(r"detectors: \d+, preset strict; of another mode: cycle \(observe\); off: monologue", lines[0])
+    assert {"limit of a session: turns 9", "refuse: enforce", "tools.deny: rm (enforce)", "on_cut: pause"} <= {*lines}
+    assert json.loads(document)["tools"] == {"deny": ["rm"]}
+    facts, lines, document = parts((await run("show", "watched"))[1])
+    assert (facts["from"], facts["mode"]) == ("the configuration file (policies.watched)", "observe")
+    assert "refuse: observe" in lines
+    assert document == ""
+    facts, lines, _ = parts((await run("show", "default"))[1])
+    assert (facts["from"], facts["for"]) == ("the configuration file (policy)", "whoever has no other")
+    assert "limit of a session: cost_usd $20" in lines
+    file.write_text("mode: observe")
+    await run("put", "plain", str(file))
+    assert parts((await run("show", "plain"))[1])[0]["for"] == "keys that name it"
+
+
+async def test_one_that_cannot_be_used_here(run: Run, api: Api) -> None:
+    """Another version wrote it: what stood before stays, and it is said that this is not the newest."""
+    for document in ({"mode": "observe"}, {"mode": "of another version"}):
+        await api.store.policies.put(Kept("mine", document))
+        await api.standing.look()
+    facts, lines, document = parts((await run("show", "mine"))[1])
+    assert facts["version"].endswith("; of revision 1: the newest cannot be used here, the log of serve says why")
+    assert (facts["mode"], "refuse: observe" in lines) == ("observe", True)
+    assert json.loads(document) == {"mode": "of another version"}
+    await api.store.policies.put(Kept("other", {"mode": "of another version"}))
+    await api.standing.look()
+    facts, lines, _ = parts((await run("show", "other"))[1])
+    assert facts["version"] == "not in force: it cannot be used here, the log of serve says why"
+    assert lines == []
+
+
+def parts(told: str) -> tuple[dict[str, str], list[str], str]:
+    """What is printed of a policy: facts, what is in force, the document."""
+    above, _, document = told.partition("document, as it was put\n")
+    facts, _, force = above.partition("in force  ")
+    named = dict(re.findall(r"^(\w+) {2,}(.*)$", facts, re.MULTILINE))
+    return named, [line.strip() for line in force.splitlines() if line], document
 
 
 WRONG = {

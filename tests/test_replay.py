@@ -119,7 +119,7 @@ def test_the_table_names_what_was_spoken_to_and_sums_up(tmp_path: Path) -> None:
     out = io.StringIO()
     replay.run(lines(tmp_path, LOOP, recorded(call("look", "x"), name="calm")), Policy(), out=out)
     text = out.getvalue()
-    assert "2 (nudge)" in text
+    assert "3 (nudge)" in text  # the third call: people count from 1, `--json` from 0
     assert "4" in text
     assert "calm" not in text
     assert "2 sessions, 8 calls; spoken to 1 (repeated_call 1); ended 1, 2 calls saved at most" in text

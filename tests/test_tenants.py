@@ -200,7 +200,7 @@ def test_two_orgs_two_workers(
         assert cli.main(["orgs", "list", "--data-dir", str(proxy.data)]) == 1
         told = capsys.readouterr().err
         assert "answered 401" in told
-        assert f"(set {client.VARIABLE})" in told
+        assert f"(commands take it from {client.VARIABLE})" in told
         monkeypatch.setenv(client.VARIABLE, token)
         run("keys", "update", key, "--name", "nightly", "--by", "the boss")
         assert "nightly" in run("keys", "show", key)

@@ -78,9 +78,22 @@ class Tenant:
         if method in ("GET", "HEAD") and matches(route, LISTING):
             return
         said = f"{method} {route[:200]} is not open to this key: guardproxy would pass it on unread and unmetered. "
-        said += "An operator allows it with guardproxy keys update --route"
+        said += self._opened(route)
         raise BadAsk(said, status=403, code="route_not_allowed", param="url")
 
+    def _opened(self, route: str) -> str:
+        """How such a route is opened. It is a client's word: only a plain one stands in a command."""
+        shown = route if _ROUTE.fullmatch(route) else "ROUTE"
+        if self.models:
+            return (
+                "A key for certain models has no such routes; an owner of all organisations makes another one for "
+                f"them: guardproxy keys create --route {shown}"
+            )
+        had = f", and one --route for each that it has ({', '.join(self.routes)})" if self.routes else ""
+        return f"An owner of all organisations opens it: guardproxy keys update {self.key} --route {shown}{had}"
+
+
+_ROUTE = re.compile(r"/[\w./-]{1,100}", re.ASCII)
 
 NOBODY = Tenant()
 """The tenant of every request where no keys are asked for."""

@@ -66,7 +66,7 @@ def _loopback(host: str) -> bool:
 
 def _refusal(admin: str, status: int, said: str, *, sent: bool) -> GuardError:
     """The error as its own: what is wrong in a request is named (`BadAsk`), as if it had been found here."""
-    hint = f" (set {VARIABLE})" if status == 401 and not sent else ""
+    hint = f" (commands take it from {VARIABLE})" if status == 401 and not sent else ""
     message = f"{admin} answered {status}: {_detail(said)}{hint}"
     try:
         problem = orjson.loads(said)

@@ -30,7 +30,9 @@ UNKNOWN = 401
 
 _LOOKS = ("GET", "HEAD")
 _FORWARDED = ("X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Forwarded", "Via")
-_ABSENT = "send Authorization: Bearer TOKEN; guardproxy admin tokens create makes one"
+_ABSENT = "this needs {role}'s token, sent as Authorization: Bearer TOKEN"
+_MADE = "whoever has the store makes one with guardproxy admin tokens create --name NAME --role {role}"
+"""A token is shown once: who has lost it, or never had one, needs another."""
 
 
 class Gate:
@@ -53,7 +55,8 @@ class Gate:
                 _no_strangers(request)
             return Actor("admin", "local", ROLES[-1], address=address)
         if not sent:
-            raise GuardError(_ABSENT, status=UNKNOWN, code="no_token")
+            told = f"{_ABSENT.format(role=_a(role))}; {_MADE.format(role=role)}"
+            raise GuardError(told, status=UNKNOWN, code="no_token")
         actor = vouched(found, address)
         suffices(actor, role)
         return actor
@@ -80,7 +83,7 @@ def vouched(found: Found, address: str = "") -> Actor:
 def suffices(actor: Actor, role: str) -> None:
     """`GuardError` 403 where somebody's role does not."""
     if ROLES.index(actor.role) < ROLES.index(role):
-        told = f"token {actor.name} is {_a(actor.role)}'s; this needs one of {_a(role)}"
+        told = f"token {actor.name} is {_a(actor.role)}'s; this needs {_a(role)}'s: {_MADE.format(role=role)}"
         raise GuardError(told, status=403, code="role")
 
 

@@ -107,13 +107,19 @@ def paragraphs(run: Run, where: str = "") -> list[str]:
 
 
 async def listing(
-    runs: Runs, state: str, limit: int, agent: str = "", *, whole: bool = False
+    runs: Runs, state: str, part: tuple[int, int], agent: str = "", *, whole: bool = False
 ) -> tuple[list[Run], list[str]]:
-    """Runs, as `Runs.listed`, and what is to be said below them. `whole`: who asks may know of all organisations."""
-    said = [PANIC] if await runs.panic() else []
+    """Runs, as `Runs.listed`, and what is to be said below them. `part`: how many, behind how many. `whole`: who asks
+    may know of all organisations.
+    """
+    limit, behind = part
+    found = await runs.listed(state, limit + 1, behind, agent)
+    said = [reach.more(behind + limit)] if len(found) > limit else []
+    if await runs.panic():
+        said.append(PANIC)
     if whole and (other := reach.others("runs of other organisations", await runs.elsewhere())):
         said.append(other)
-    return await runs.listed(state, limit, agent=agent), said
+    return found[:limit], said
 
 
 async def standing(store: Store, org: str, session: str, where: str = "") -> list[str]:

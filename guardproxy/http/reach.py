@@ -67,6 +67,11 @@ def others(what: str, orgs: Sequence[str]) -> str:
     return f"{what}: {', '.join(map(visible, orgs[:NAMED]))}{more} (--org NAME)" if orgs else ""
 
 
+def more(cursor: int | str) -> str:
+    """Below a list that is not all there is: how to go on."""
+    return f"there are more: --cursor {cursor} lists those behind these, --limit N more at once"
+
+
 def ask(config: Config, work: Callable[[Store], Awaitable[T]], *, fresh: bool = False) -> T:
     """Do `work` with the store, a running proxy's too. Raises StoreError when it does not answer, and ConfigError for
     a data directory on which no proxy ever ran, unless a `fresh` one will do.

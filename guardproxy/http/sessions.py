@@ -16,7 +16,7 @@ import orjson
 
 from guardproxy.core.budget import DIMENSIONS
 from guardproxy.errors import BadAsk, GuardError
-from guardproxy.http import people, reach, unaccepted
+from guardproxy.http import ended, people, reach, unaccepted
 from guardproxy.http.sealed import CHECKPOINT, Sealer
 from guardproxy.http.terminal import visible
 from guardproxy.http.unaccepted import Unaccepted
@@ -74,7 +74,7 @@ class Run:
             return "denied" if (known.closed or known.by).startswith("budget.") else "cut"
         if self.limit is not None:
             return "denied"
-        last = self.records[-1]["outcome"] if self.records else ""
+        last = ended.outcome(self.records, known.main)
         return "" if last in ("cut", "denied") else last
 
     @property
@@ -235,8 +235,9 @@ def _records(raw: Sequence[bytes], opened: Callable[[str], str] | None = None) -
 
 
 def _refused(records: Sequence[TurnRecord]) -> TurnRecord | None:
-    """The newest record, if a limit refused that request."""
-    return records[-1] if records and records[-1]["outcome"] == "denied" else None
+    """The newest turn, if a limit refused that request."""
+    turns = ended.turns(records)
+    return turns[-1] if turns and turns[-1]["outcome"] == "denied" else None
 
 
 def _opens(what: str) -> bool:

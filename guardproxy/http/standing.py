@@ -104,6 +104,10 @@ class Standing:
         """All policies by name, the default one first."""
         return self.config.in_force
 
+    def kept(self, name: str) -> Kept | None:
+        """The policy of the API that is in force under a name."""
+        return None if self.of_the_file(name) else self._kept.get(name)
+
     def of_the_file(self, name: str) -> bool:
         """Whether a policy is the file's: the API cannot change it."""
         return name == DEFAULT or name in (self._file.get("policies") or {})

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
 from guardproxy.errors import StoreError
+from guardproxy.http import ended
 from guardproxy.store.known import Known
 from guardproxy.store.redis import Store
 from guardproxy.telemetry import RunEnd, Telemetry
@@ -23,9 +24,6 @@ IDLE_MS = 15 * 60_000
 
 WAITING = frozenset({"paused", "need_human", "waiting"})
 """States of a run that goes on when somebody has decided, or a result is there."""
-
-ASIDE = "aside"
-"""The thread of what is no turn (`store/begin.lua`)."""
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +63,7 @@ class Sweeper:
             if known.state in WAITING:
                 continue  # a person, or a late result, may still come: the run is not over
             records = [read_record(raw) for raw in await self._store.records(known.org, known.session)]
-            if records and (turns(records) or known.closed):
+            if records and (ended.turns(records) or known.closed):
                 self._telemetry.close_run(run_of(known, records))
 
 
@@ -89,17 +87,12 @@ async def bury(store: Store, mark: str) -> None:
         await _sweep(store)
 
 
-def turns(records: list[TurnRecord]) -> list[TurnRecord]:
-    """Those that are turns: a title, or an embedding, says nothing of how its run went, and alone it is no run."""
-    return [record for record in records if record["thread"] != ASIDE]
-
-
 def run_of(known: Known, records: list[TurnRecord]) -> RunEnd:
     """The end of a run that was closed without a turn: by people, or since it was idle. Then it is finished if its last
     answer was final, else the agent left it.
     """
-    last, segment = (turns(records) or records)[-1], read_segment(known.traceparent)
-    outcome = "cut" if known.closed == "operator" else last["outcome"] or "abandoned"
+    last, segment = (ended.turns(records) or records)[-1], read_segment(known.traceparent)
+    outcome = "cut" if known.closed == "operator" else ended.outcome(records, known.main) or "abandoned"
     named = next((record["of"] for record in reversed(records) if "of" in record), NOBODY)
     return RunEnd(
         org=known.org,

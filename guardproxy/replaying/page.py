@@ -144,7 +144,7 @@ def _window(count: int, places: Sequence[int]) -> tuple[int, int]:
 
 def _decision(found: Sequence[Cell], told: Told) -> list[Any]:
     act = ACTS.index(told.act) if told.act in ACTS else 0
-    return [place(found, told.message), act, told.rule, told.count, told.step, told.message, _clean(told.reason)]
+    return [place(found, told.message), act, told.rule, told.count, told.call, told.message, _clean(told.reason)]
 
 
 def _numbers(cell: Cell, texts: dict[str, int]) -> list[int]:

@@ -23,14 +23,14 @@ WIDE = 160
 def show(reports: Sequence[SessionReport], out: TextIO) -> None:
     """Print the sessions spoken to, the rules, what held rules back, and one line that sums up."""
     console = _console(out)
-    heads = ("session", "calls", "first word at", "rule", "count", "ended at", "by", "saved")
+    heads = ("session", "calls", "first word at call", "rule", "count", "ended at call", "by", "saved")
     table = Table(*heads, box=None, pad_edge=False)
     for report in reports:
         alarm, end = report.alarm, report.end
         if alarm is None:
             continue
-        last = (str(end.step), f"{end.rule} ({end.act})", str(report.saved)) if end else ("", "", "")
-        table.add_row(report.id, str(report.steps), f"{alarm.step} ({alarm.act})", alarm.rule, str(alarm.count), *last)
+        last = (str(end.call), f"{end.rule} ({end.act})", str(report.saved)) if end else ("", "", "")
+        table.add_row(report.id, str(report.steps), f"{alarm.call} ({alarm.act})", alarm.rule, str(alarm.count), *last)
     _print(console, table)
     _print(console, _rules(reports))
     _print(console, _spared(reports))
@@ -106,7 +106,7 @@ def _summary(reports: Sequence[SessionReport]) -> str:
 
 
 def _place(told: Told | None) -> str:
-    return f"{told.step} {told.rule} ({told.act})" if told else ""
+    return f"{told.call} {told.rule} ({told.act})" if told else ""
 
 
 def _compared(pairs: Sequence[tuple[SessionReport, SessionReport]], found: Sequence[Difference], name: str) -> str:

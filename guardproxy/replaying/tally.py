@@ -24,8 +24,8 @@ class Totals:
 @dataclass(frozen=True, slots=True)
 class RuleTally:
     """One rule. `sessions` and `turns` in which it was heard, `noted` turns on which it only saw something,
-    `first`: sessions in which nobody spoke before it, `at`: the median call of its first word (the lower of two),
-    `ends` and `saved`: runs that it was the first to end, and the calls after that.
+    `first`: sessions in which nobody spoke before it, `at`: the median call of its first word (from 1; the lower of
+    two), `ends` and `saved`: runs that it was the first to end, and the calls after that.
     """
 
     rule: str
@@ -100,7 +100,7 @@ def _tally(rule: str, rows: list[tuple[SessionReport, list[Told]]]) -> RuleTally
         turns=turns,
         noted=sum(len(decisions) for _, decisions in rows) - turns,
         first=sum(report.alarm is not None and report.alarm.rule == rule for report, _ in rows),
-        at=median_low([told.step for told in heard]) if heard else None,
+        at=median_low([told.call for told in heard]) if heard else None,
         ends=len(ended),
         saved=sum(report.saved for report in ended),
     )

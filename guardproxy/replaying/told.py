@@ -24,6 +24,11 @@ class Told:
     would: str = ""
 
     @property
+    def call(self) -> int:
+        """The number of that call as people count, the first is 1: for tables and pages. Programs are told `step`."""
+        return self.step + 1
+
+    @property
     def act(self) -> str:
         """What is done, or in observe mode would have been."""
         return self.would or self.action

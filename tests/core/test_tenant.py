@@ -111,3 +111,24 @@ def test_what_may_be_passed_on(routes: tuple[str, ...], method: str, route: str,
     with pytest.raises(BadAsk) as told:
         Tenant(routes=routes).may_pass(method, route)
     assert told.value.status == 403
+
+
+OPENED = {
+    "a plain key": ({}, "/v1/rerank", "keys update k1 --route /v1/rerank"),
+    "one that has others": (
+        {"routes": ("/v1/files",)},
+        "/v1/rerank",
+        "keys update k1 --route /v1/rerank, and one --route for each that it has (/v1/files)",
+    ),
+    "for certain models": ({"models": ("gpt-*",)}, "/v1/rerank", "keys create --route /v1/rerank"),
+    "words of a client's": ({}, "/v1/x;$(reboot)", "keys update k1 --route ROUTE"),
+}
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_who_opens_a_route_and_how(name: str) -> None:
+    more, route, command = OPENED[name]
+    with pytest.raises(BadAsk) as told:
+        Tenant(**{"key": "k1", "routes": (), **more}).may_pass("POST", route)  # type: ignore[arg-type]
+
+    assert told.value.message.partition(" of all organisations ")[2].partition("guardproxy ")[2] == command

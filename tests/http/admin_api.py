@@ -70,6 +70,7 @@ class Api:
     keyring: Keyring
     secrets: dict[str, str] = field(default_factory=dict)
     routes: tuple[Any, ...] = ()
+    standing: Any = None
 
     async def ask(self, method: str, path: str, body: Any = None, who: str = "", **headers: str) -> Got:
         """`who`: whose token; `_` in the name of a header stands for `-`."""
@@ -144,5 +145,5 @@ async def serving(store: Store, trusted: tuple[str, ...] = (), budgets: tuple[Bu
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     async with aiohttp.ClientSession(url) as client:
-        yield Api(store, client, keyring, routes=v1.routes)
+        yield Api(store, client, keyring, routes=v1.routes, standing=standing)
     await runner.cleanup()

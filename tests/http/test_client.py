@@ -55,7 +55,11 @@ SAID = {
     "an error": (503, b'{"error":{"message":"away"}}', "answered 503: away"),
     "something else": (502, b"<html>", "answered 502: <html>"),
     "a list": (500, b"[]", "answered 500: []"),
-    "no token": (401, b'{"detail":"send one"}', "answered 401: send one (set GUARDPROXY_ADMIN_TOKEN)"),
+    "no token": (
+        401,
+        b'{"detail":"send one"}',
+        "answered 401: send one (commands take it from GUARDPROXY_ADMIN_TOKEN)",
+    ),
     "no JSON": (200, b"<html>", "no proxy answers at"),
 }
 

@@ -78,6 +78,17 @@ async def test_the_header(which: str, store: Store) -> None:
     assert (got.status, got.code) == ((401, code) if code else (200, ""))
 
 
+async def test_who_may_not_is_told_whose_token_it_takes(store: Store) -> None:
+    """And how one is come by: a token is shown once."""
+    made = "whoever has the store makes one with guardproxy admin tokens create --name NAME --role operator"
+    async with admin_api.serving(store) as api:
+        await api.token("bot", "viewer")
+        nobody, viewer = [await api.ask("POST", "/sessions/run-1/pause", {}, who) for who in ("", "bot")]
+
+    assert nobody.body["detail"] == f"this needs an operator's token, sent as Authorization: Bearer TOKEN; {made}"
+    assert viewer.body["detail"] == f"token bot is a viewer's; this needs an operator's: {made}"
+
+
 async def test_names_of_the_network_are_answered_where_there_are_tokens(store: Store) -> None:
     """The token is in no page's hands, so a page's own name is of no use to it."""
     async with admin_api.serving(store) as api:

@@ -10,7 +10,8 @@ from guardproxy.http import in_words
 from guardproxy.http.sessions import Run
 from guardproxy.store.known import Known
 
-DENIED: Any = {"action": "deny", "outcome": "denied", "rule": "budget.turns", "reason": "limit turns", "at_ms": 5}
+DENIED: Any = {"thread": "m", "action": "deny", "outcome": "denied", "rule": "budget.turns", "reason": "limit turns"}
+DENIED |= {"at_ms": 5}
 
 WAYS: dict[str, tuple[dict[str, str], tuple[Any, ...], int, str]] = {
     # how it stands, its records, when it was let go on, the command

@@ -223,7 +223,7 @@ OUTCOMES = {
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_outcomes(name: str) -> None:
     state, closed, by, last, outcome = OUTCOMES[name]
-    record: Any = {"outcome": last, "rule": "", "cost_microusd": 1, "action": "pass", "at_ms": 1}
+    record: Any = {"outcome": last, "rule": "", "cost_microusd": 1, "action": "pass", "at_ms": 1, "thread": "m"}
 
     assert Run(known(state=state, closed=closed, by=by), [record]).outcome == outcome
 

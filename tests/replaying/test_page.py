@@ -67,7 +67,7 @@ def test_a_session_on_the_page(tmp_path: Path) -> None:
     assert [row["texts"][cell[2]] for cell in row["cells"]] == ["a", "Error: b", "a", "a"]
     assert [bool(cell[4] & pages.AGAIN) for cell in row["cells"]] == [False, False, True, True]
     assert [bool(cell[4] & pages._FLAGS[Flag.FAILED]) for cell in row["cells"]] == [False, True, False, False]
-    assert row["decisions"] == [[2, 1, "cycle", 3, 2, 7, "why"], [3, 4, "cycle", 3, 3, 9, "at last"]]
+    assert row["decisions"] == [[2, 1, "cycle", 3, 3, 7, "why"], [3, 4, "cycle", 3, 4, 9, "at last"]]
     about = block(text, "about")
     assert about["totals"]["spoken"] == 1
     assert [one["rule"] for one in about["rules"]] == ["cycle"]

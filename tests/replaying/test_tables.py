@@ -22,8 +22,8 @@ def test_sessions_rules_and_sum() -> None:
     out = io.StringIO()
     tables.show([CALM, LOOP], out)
     found = rows(out.getvalue())
-    assert ["[red]loop", "20", "3 (nudge)", "cycle", "3", "5", "cycle (cut)", "14"] in found
-    assert ["cycle", "1", "2", "0", "1", "3", "1", "14"] in found
+    assert ["[red]loop", "20", "4 (nudge)", "cycle", "3", "6", "cycle (cut)", "14"] in found
+    assert ["cycle", "1", "2", "0", "1", "4", "1", "14"] in found
     assert found[-1] == ["2 sessions, 29 calls; spoken to 1 (cycle 1); ended 1, 14 calls saved at most"]
     assert not any("calm" in row for row in found)
 
@@ -46,8 +46,8 @@ def test_comparison() -> None:
     out = io.StringIO()
     tables.compare([(CALM, NEW), (LOOP, LATER), (CALM, CALM)], "other.yaml", out)
     found = rows(out.getvalue())
-    assert ["[red]loop", "3 cycle (nudge)", "4 cycle (nudge)", "5 cycle (cut)", "14", "0"] in found
-    assert ["calm", "4 monologue (nudge)", "0", "0"] in found
+    assert ["[red]loop", "4 cycle (nudge)", "5 cycle (nudge)", "6 cycle (cut)", "14", "0"] in found
+    assert ["calm", "5 monologue (nudge)", "0", "0"] in found
     sums = "under other.yaml: spoken to 1 -> 2, ended 1 -> 0, calls saved at most 14 -> 0"
     assert found[-1] == [f"{sums}; 2 sessions differ (1 spoken to only there, 1 later there)"]
 

@@ -37,8 +37,8 @@ def test_totals() -> None:
 
 def test_a_row_a_rule() -> None:
     cycle, monologue, nothing = tally.by_rule(RUNS)
-    assert cycle == tally.RuleTally("cycle", sessions=3, turns=4, noted=2, first=2, at=3, ends=2, saved=19)
-    assert monologue == tally.RuleTally("monologue", sessions=2, turns=3, noted=0, first=2, at=2, ends=1, saved=0)
+    assert cycle == tally.RuleTally("cycle", sessions=3, turns=4, noted=2, first=2, at=4, ends=2, saved=19)
+    assert monologue == tally.RuleTally("monologue", sessions=2, turns=3, noted=0, first=2, at=3, ends=1, saved=0)
     assert nothing == tally.RuleTally("nothing_new", sessions=0, turns=0, noted=1, first=0, at=None, ends=0, saved=0)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from guardproxy import _in_force
 from guardproxy._policies import InForce, NamedPolicy
 from guardproxy.core.tenant import DEFAULT_ORG
 from guardproxy.errors import GuardError
@@ -38,6 +39,16 @@ class Policy(Model):
     at_ms: Milliseconds | None
     by: str | None
     document: dict[str, Any] | None
+
+
+class WholePolicy(Policy):
+    """A policy with what it comes to here.
+
+    `in_force_revision`: which one of them that is; another than `revision` where the newest cannot be used here.
+    """
+
+    in_force: Annotated[list[str], Field(description="What it comes to, a line each, as `guardproxy check` says it")]
+    in_force_revision: int | None
 
 
 class Revision(Model):
@@ -104,11 +115,15 @@ async def _list(call: Call) -> Told:
 
 
 async def _show(call: Call) -> Told:
-    """One policy."""
+    """One policy, with what it comes to."""
     one = (await _every(call)).get(call.path["id"])
     if one is None:
         raise GuardError(f"there is no policy {call.path['id'][:80]!r}", status=404, code="not_found")
-    return Told(one, etag=str(one.revision or one.version))
+    standing = _standing(call)
+    stands, kept = standing.in_force().get(one.name), standing.kept(one.name)
+    told: dict[str, Any] = {"in_force": list(_in_force.stands(stands)) if stands else []}
+    told["in_force_revision"] = kept.revision if kept else None
+    return Told(WholePolicy(**one.model_dump(), **told), etag=str(one.revision or one.version))
 
 
 async def _revisions(call: Call) -> Told:
@@ -181,7 +196,7 @@ _EXAMPLE: Mapping[str, Any] = {"document": {"preset": "strict", "limits": {"sess
 
 ROUTES = (
     Route("GET", "/policies", "viewer", _list, Policies, query=Named, about="whole", errors=(404,)),
-    Route("GET", "/policies/{id}", "viewer", _show, Policy, about="whole", etag=True),
+    Route("GET", "/policies/{id}", "viewer", _show, WholePolicy, about="whole", etag=True),
     Route("GET", "/policies/{id}/revisions", "viewer", _revisions, Revisions, about="whole"),
     Route(
         "PUT",

@@ -30,7 +30,9 @@ async def test_a_life(api: Api) -> None:
     assert (made.status, made.body["revision"], made.body["agents"], made.body["by"]) == (201, 1, ["ci-*"], "ann")
     assert made.body["document"] == written
     seen = await api.ask("GET", "/policies/careful")
-    assert (seen.body, seen.headers["ETag"]) == (made.body, '"1"')
+    assert ({name: seen.body[name] for name in made.body}, seen.headers["ETag"]) == (made.body, '"1"')
+    assert seen.body["in_force_revision"] == 1
+    assert {"limit of a session: cost_usd $5", "tools.deny: rm (enforce)"} <= {*seen.body["in_force"]}
     then = await api.ask("PUT", "/policies/careful", {"document": {"mode": "observe"}}, If_Match='"1"')
     assert (then.status, then.body["revision"], then.body["mode"], then.body["agents"]) == (200, 2, "observe", [])
     assert then.body["version"] != made.body["version"]
