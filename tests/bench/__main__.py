@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.as_written import COMPILED
 
 from . import bodies, cells, figures, hot_org, micro, procs, surfaces, targets
-from .cells import CELLS, OFF, ON, TWO, WRITTEN, Cell, Row, Runner, Target
+from .cells import BARE_TWO, CELLS, OFF, ON, TWO, WRITTEN, Cell, Row, Runner, Target
 from .redis_trips import Monitor, socket_of
 
 OUT = cells.HERE / "out"
@@ -43,6 +43,8 @@ def commands(given: list[str]) -> dict[str, str]:
         raise procs.BenchError(f"--target: no {', '.join(sorted(unknown))}; there are {', '.join(out)}")
     if OFF in chosen:
         out |= dict.fromkeys((ON, TWO, WRITTEN), "")
+    if {"bare", OFF, TWO} & set(chosen):  # it is measured beside two workers of ours, on the same terms
+        out[BARE_TWO] = ""
     return {name: command for name, command in (out | chosen).items() if command}
 
 

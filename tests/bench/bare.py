@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 from collections.abc import Mapping
 
 import aiohttp
@@ -63,7 +64,7 @@ async def serve(port: int, upstream: str) -> None:
     app.router.add_route("*", "/{path:.*}", bare.handle)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await web.TCPSite(runner, "127.0.0.1", port, reuse_port=True).start()
     await asyncio.Event().wait()
 
 
@@ -71,5 +72,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("port", type=int)
     parser.add_argument("upstream", help="such as http://127.0.0.1:9100")
+    parser.add_argument("--workers", type=int, default=1)
     args = parser.parse_args()
+    for _ in range(args.workers - 1):
+        if os.fork() == 0:
+            break
     uvloop.run(serve(args.port, args.upstream))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tests.surfaces import OTHERS
 
-from .cells import CELLS, OFF, ON, TWO, WRITTEN, Row
+from .cells import BARE_TWO, CELLS, OFF, ON, TWO, WRITTEN, Row
 from .surfaces import NEIGHBOURS
 
 
@@ -47,6 +47,7 @@ BARS: dict[str, Bar] = {
     "first": Bar("added time to first chunk, p50", "ms", 1.0, 0.5),
     "growth": Bar("growth when the history doubles", "×", 1.1, 1.0),
     "workers": Bar("throughput, 2 workers ÷ 1, M", "×", 1.4, None, at_least=True),
+    "bare workers": Bar("the same of bare, which shares no store", "×", None, None),
     "memory sessions": Bar("memory per worker after the sessions", "MB", 120, 80),
     "memory streams": Bar("memory per worker, 256 open streams", "MB", 160, 100),
     "trips": Bar("Redis trips a turn", "", 2, 2),
@@ -107,6 +108,7 @@ def collect(
     out["first"] = added(rows, "B1", "first_p50", OFF)
     out["growth"] = growth(rows, parse)
     out["workers"] = ratio(rows, "M32", "rps", TWO, OFF)
+    out["bare workers"] = ratio(rows, "M32", "rps", BARE_TWO)
     return {key: extra.get(key, out.get(key)) for key in BARS}
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from tests.as_written import COMPILED
 
 from . import procs
-from .cells import OFF, ON, PATH, TWO, WRITTEN, Target
+from .cells import BARE_TWO, OFF, ON, PATH, TWO, WRITTEN, Target
 
 BARE = f"{sys.executable} -m {__package__}.bare {{port}} {{origin}}"
 GUARD = f"{sys.executable} -m guardproxy serve --config {{config}}"
 READY = b'{"model":"gpt-4o-mini","messages":[{"role":"user","content":"ready?"}]}'
-COMMANDS: Mapping[str, str] = {"bare": BARE, OFF: GUARD, ON: GUARD, TWO: GUARD}
+COMMANDS: Mapping[str, str] = {"bare": BARE, BARE_TWO: f"{BARE} --workers 2", OFF: GUARD, ON: GUARD, TWO: GUARD}
 SOURCES = Path(__file__).parents[2]
 
 
@@ -45,7 +45,7 @@ def start(running: procs.Procs, name: str, command: str, mock: int, otlp: str, r
     target = Target(name, procs.free_port())
     origin = f"http://127.0.0.1:{mock}"
     data, settings = running.work / f"{name}-data", running.work / f"{name}.yaml"
-    two, traces = TWO in name, otlp if ON in name else ""
+    two, traces = name in (TWO, BARE_TWO), otlp if ON in name else ""
     settings.write_text(config(target.port, procs.free_port(), origin, data, 2 if two else 1, traces))
     places = {"port": str(target.port), "origin": origin, "upstream": f"{origin}/v1"}
     places |= {"data": str(data), "config": str(settings)}

@@ -236,9 +236,9 @@ def test_only_what_clients_send_to_the_store_counts() -> None:
 
 @as_written  # else the sources are one more
 def test_a_stand_in_replaces_all_variants() -> None:
-    assert set(main.commands([])) == {"bare", "guardproxy", "guardproxy-traces", "guardproxy-2"}
+    assert set(main.commands([])) == {"bare", "bare-2", "guardproxy", "guardproxy-traces", "guardproxy-2"}
     assert set(main.commands(["guardproxy=x {port}"])) == {"bare", "guardproxy"}
-    assert set(main.commands(["guardproxy-traces="])) == {"bare", "guardproxy", "guardproxy-2"}
+    assert set(main.commands(["guardproxy-traces="])) == {"bare", "bare-2", "guardproxy", "guardproxy-2"}
     with pytest.raises(procs.BenchError, match="no other"):
         main.commands(["other=x"])
 
