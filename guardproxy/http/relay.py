@@ -75,7 +75,7 @@ async def whole_answer(turn: Turn, answer: Answer) -> Response:
     shown = look.feed(data)
     shown += look.finish()
     if not look.readable_json(data):
-        raise not_json(turn, answer, look.plain(data))
+        raise not_json(turn, answer, look, data)
     failed = answer.status >= 400
     take_over(turn, look, dropped=look.drop is not None and not failed)
     if failed:

@@ -235,7 +235,8 @@ class Trouble:
     says: str
 
 
-MADE = {"half JSON", "half a body", "events, unasked"}  # of an answer there was something: it was made as a whole
+GZIPPED = b"Content-Encoding: gzip"
+MADE = {"half JSON", "half a body", "events, unasked", "half JSON, encoded"}  # of an answer there was something: it was made as a whole
 GONE = {"closes without a word", "silent", "speaks no HTTP"}  # a whole one may have been
 HTML = b"<html><body>Bad gateway</body></html>"
 TROUBLES = [
@@ -252,6 +253,21 @@ TROUBLES = [
     Trouble("HTML with 429", raw(http("429 Slow", HTML, "text/html")), 429, "upstream_not_json", "429 with text/html"),
     Trouble("an empty 200", raw(http("200 OK", b"")), 502, "upstream_not_json", "not JSON"),
     Trouble("half JSON", raw(http("200 OK", b'{"id":"x","cho')), 502, "upstream_not_json", "not JSON"),
+    Trouble(
+        "half JSON, encoded",
+        raw(http("200 OK", packed(Said("hello").body())[:-30], "application/json", GZIPPED)),
+        502,
+        "upstream_not_json",
+        "not JSON",
+    ),
+    Trouble(
+        "HTML with 200, encoded",
+        raw(http("200 OK", packed(HTML), "text/html", GZIPPED)),
+        502,
+        "upstream_not_json",
+        "<html><body>Bad gateway",
+    ),
+    Trouble("nothing, encoded", raw(http("200 OK", b"", "application/json", GZIPPED)), 502, "upstream_not_json", "''"),
     Trouble("events, unasked", raw(http("200 OK", b'data: {"id":"x"}')), 502, "upstream_not_json", "not JSON"),
     Trouble("half a body", raw(http("200 OK", b'{"id":', length=500)), 502, "upstream_broken", "broke off"),
 ]
