@@ -236,14 +236,22 @@ class Trouble:
 
 
 GZIPPED = b"Content-Encoding: gzip"
-MADE = {"half JSON", "half a body", "events, unasked", "half JSON, encoded"}  # of an answer there was something: it was made as a whole
-GONE = {"closes without a word", "silent", "speaks no HTTP"}  # a whole one may have been
+# of an answer there was something: it was made as a whole
+MADE = {"half JSON", "half a body", "events, unasked", "half JSON, encoded"}
+GONE = {"closes without a word", "silent", "speaks no HTTP", "speaks a WebSocket"}  # a whole one may have been
 HTML = b"<html><body>Bad gateway</body></html>"
 TROUBLES = [
     Trouble("down", None, 502, "upstream_unreachable", "cannot be reached"),
     Trouble("closes without a word", raw(), 502, "upstream_broken", "broke off"),
     Trouble("speaks no HTTP", raw(b"SSH-2.0-OpenSSH\r\n"), 502, "upstream_broken", "broke off"),
     Trouble("silent", raw(hang=True), 504, "upstream_timeout", "in time"),
+    Trouble(
+        "speaks a WebSocket",
+        raw(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n", hang=True),
+        502,
+        "upstream_broken",
+        "another protocol",
+    ),
     Trouble(
         "HTML with 200", raw(http("200 OK", HTML, "text/html")), 502, "upstream_not_json", "<html><body>Bad gateway"
     ),
@@ -427,7 +435,7 @@ async def test_encoded_answer(store: Store, heard: Heard) -> None:
         assert await held(store) == {}
 
 
-@pytest.mark.parametrize("trouble", TROUBLES[:4], ids=[trouble.name for trouble in TROUBLES[:4]])
+@pytest.mark.parametrize("trouble", TROUBLES[:5], ids=[trouble.name for trouble in TROUBLES[:5]])
 async def test_upstream_trouble_on_another_route(
     trouble: Trouble, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
