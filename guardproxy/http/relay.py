@@ -18,7 +18,7 @@ from guardproxy.http import background, failover
 from guardproxy.http.exchange import Answer
 from guardproxy.http.headers import response_headers
 from guardproxy.http.look import Look, left, not_json, read, take_over
-from guardproxy.http.outlet import last
+from guardproxy.http.outlet import behind, last, whole_events
 from guardproxy.http.streamed import Streamed
 from guardproxy.http.tenancy import outward
 from guardproxy.http.whole import whole
@@ -151,5 +151,5 @@ async def broken(turn: Turn, look: Look, response: Streamed, error: Exception | 
     if look.encoded:  # our words cannot stand in the provider's encoding: let the client see that it is not whole
         turn.request.abort()
         return response
-    rest = look.finish()
-    return await last(response, rest + turn.surface.failure(wrapped, look.watcher.joint()))
+    rest = whole_events(look.finish())
+    return await last(response, behind(response, rest + turn.surface.failure(wrapped, look.watcher.joint())))
