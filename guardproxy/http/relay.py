@@ -131,7 +131,7 @@ async def _stream(turn: Turn, answer: Answer) -> Response:
         return response
     except Exception as error:  # noqa: BLE001  # whatever broke the provider's stream, the client is told in its own format
         broke = error
-    if not look.seen and (broke is not None or not look.blind):
+    if not look.seen and (broke is not None or not (look.blind and look.encoded)):
         return await broken(turn, look, response, broke)
     rest = look.finish()
     if not turn.settled:
