@@ -41,6 +41,16 @@ def usage_of(value: object) -> Usage | None:
     return found
 
 
+def given_of(value: object) -> Usage | None:
+    """As `usage_of`, where it may be that no model speaks (embeddings, rankings): no more than a total is all input, as
+    Voyage says it.
+    """
+    found = usage_of(value)
+    if found is None and isinstance(value, dict) and (total := _count(value, "total_tokens")) is not None:
+        found = Usage(total)
+    return found
+
+
 def _searches(value: Mapping[str, object]) -> int:
     """Searches in the web: Anthropic's place for them, and Perplexity's."""
     tools = value.get("server_tool_use")

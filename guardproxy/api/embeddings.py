@@ -21,7 +21,7 @@ from guardproxy.api._prefix import Prefixes
 from guardproxy.api._reply import Finish
 from guardproxy.api._sse import comment
 from guardproxy.api._too_long import too_long
-from guardproxy.api._usage import usage_of
+from guardproxy.api._usage import given_of
 from guardproxy.api._watcher import Plain, Watcher
 from guardproxy.api._whole import Body
 from guardproxy.core.edit import Edit
@@ -109,6 +109,8 @@ class _Numbers(Answer):
 
     def take(self, payload: object) -> None:
         super().take(payload)
+        if self.usage is None and isinstance(payload, dict):
+            self.usage = given_of(payload.get("usage"))
         self.done = not self.failed
         self.choice(0).chars = 1  # numbers are an answer: to ask the same again is no loop
 
@@ -129,7 +131,7 @@ def _ends(body: bytes) -> dict[str, object]:
                 found["usage"] = json.JSONDecoder(strict=False).raw_decode(text)[0]
             except (ValueError, RecursionError):
                 continue
-    if isinstance(found.get("usage"), dict) and usage_of(found["usage"]) is None:
+    if isinstance(found.get("usage"), dict) and given_of(found["usage"]) is None:
         del found["usage"]
     return found
 

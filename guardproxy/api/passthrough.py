@@ -16,7 +16,7 @@ from guardproxy.api._error import error
 from guardproxy.api._json import BOM, peek
 from guardproxy.api._model import model_of, renamed
 from guardproxy.api._sse import Decoder, data_of
-from guardproxy.api._usage import merge, usage_of
+from guardproxy.api._usage import given_of, merge
 from guardproxy.core.model import Usage
 from guardproxy.core.tenant import masked
 
@@ -188,13 +188,13 @@ def _stated(data: bytes) -> tuple[Usage | None, str]:
     inner = payload.get("response")
     said = payload.get("usage") or (inner.get("usage") if isinstance(inner, dict) else None)
     model = payload.get("model")
-    return usage_of(said), model if isinstance(model, str) and model.isprintable() else ""
+    return given_of(said), model if isinstance(model, str) and model.isprintable() else ""
 
 
 def _ending(data: bytes) -> Usage | None:
     """Usage at the end of a long JSON text, behind what makes it long."""
     found = _USAGE.search(data, max(0, len(data) - EDGE))
-    return usage_of(peek(found[1])) if found else None
+    return given_of(peek(found[1])) if found else None
 
 
 class Seen:

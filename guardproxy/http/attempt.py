@@ -126,7 +126,7 @@ async def _read(run: Guarded, answer: Answer) -> Look | Response:
     done.first_chunk()
     run.passing = look.feed(data) + look.finish()
     if not look.readable_json(data) or look.watcher.unread:
-        raise not_json(turn, answer, look.plain(data))
+        raise not_json(turn, answer, look, data)
     if look.watcher.failed and not run.first:
         return await give_up(run, "upstream_error", look)
     run.outlet.headers = relay.headers_of(turn, answer, decoded=look.decoded)

@@ -105,8 +105,8 @@ class Look:
         return b"" if self.encoded else rest
 
     def readable_json(self, data: bytes) -> bool:
-        """Whether the answer is JSON, as far as we can look into it."""
-        if self.encoded or self.watcher.complete:
+        """Whether the answer is JSON, as far as we can look into it. Half of one is none, in any encoding."""
+        if self.watcher.complete or (self.encoded and self.blind):
             return True
         try:
             json.loads(self.plain(data), strict=False)
@@ -157,12 +157,21 @@ def left(turn: Turn, look: Look) -> None:
         turn.outcome.outcome, turn.outcome.thought = "abandoned", pricing.thinks(turn.ask.model)
 
 
-def not_json(turn: Turn, answer: Answer, data: bytes) -> UpstreamError:
-    """The error that says what came in the place of JSON."""
-    text = " ".join(data[: SHOWN * 2].decode("utf-8", "replace").split())[:SHOWN]
+def not_json(turn: Turn, answer: Answer, look: Look, data: bytes) -> UpstreamError:
+    """The error that says what came in the place of JSON. What is not in the encoding that it names may be anything:
+    it counts as made.
+    """
     base = (turn.outcome.upstream or turn.proxy.upstream).base
     status = answer.status if answer.status >= 400 else 502
+    if look.blind:
+        encoding = answer.header("content-encoding")
+        message = f"the provider at {base} answered {answer.status} in the encoding {encoding!r}, which cannot be read"
+        error = UpstreamError(message, status=status, code="upstream_encoding")
+        error.made = True
+        return error
+    plain = look.plain(data)
+    text = " ".join(plain[: SHOWN * 2].decode("utf-8", "replace").split())[:SHOWN]
     message = f"the provider at {base} answered {answer.status} with {answer.content_type}, which is not JSON: {text!r}"
     error = UpstreamError(message, status=status, code="upstream_not_json")
-    error.made = data.lstrip().startswith(BEGUN)
+    error.made = plain.lstrip().startswith(BEGUN)
     return error

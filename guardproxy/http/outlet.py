@@ -64,6 +64,24 @@ class Outlet:
         return await last(turn.response, rest)
 
 
+BLANK = (b"\n\n", b"\r\n\r\n", b"\r\r")
+"""What ends an event."""
+
+
+def behind(response: Streamed, words: bytes) -> bytes:
+    """Words of ours behind a provider's stream that was left: where an event was half handed on, they must not become
+    the rest of it.
+    """
+    return words if not response.tail or response.tail.endswith(BLANK) else BLANK[0] + words
+
+
+def whole_events(rest: bytes) -> bytes:
+    """`rest` of a stream that broke off, without half an event at its end: nobody has it, and no client takes one
+    (HTML Standard, server-sent events: what has no blank line is discarded).
+    """
+    return rest[: max((rest.rfind(blank) + len(blank) for blank in BLANK if blank in rest), default=0)]
+
+
 async def last(response: Streamed, rest: bytes) -> Response:
     """The end of a stream. A client that has left meanwhile misses it, and that is all."""
     with suppress(ConnectionResetError):

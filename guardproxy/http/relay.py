@@ -18,7 +18,7 @@ from guardproxy.http import background, failover
 from guardproxy.http.exchange import Answer
 from guardproxy.http.headers import response_headers
 from guardproxy.http.look import Look, left, not_json, read, take_over
-from guardproxy.http.outlet import last
+from guardproxy.http.outlet import behind, last, whole_events
 from guardproxy.http.streamed import Streamed
 from guardproxy.http.tenancy import outward
 from guardproxy.http.whole import whole
@@ -75,7 +75,7 @@ async def whole_answer(turn: Turn, answer: Answer) -> Response:
     shown = look.feed(data)
     shown += look.finish()
     if not look.readable_json(data):
-        raise not_json(turn, answer, look.plain(data))
+        raise not_json(turn, answer, look, data)
     failed = answer.status >= 400
     take_over(turn, look, dropped=look.drop is not None and not failed)
     if failed:
@@ -131,7 +131,7 @@ async def _stream(turn: Turn, answer: Answer) -> Response:
         return response
     except Exception as error:  # noqa: BLE001  # whatever broke the provider's stream, the client is told in its own format
         broke = error
-    if not look.seen and (broke is not None or not look.blind):
+    if not look.seen and (broke is not None or not (look.blind and look.encoded)):
         return await broken(turn, look, response, broke)
     rest = look.finish()
     if not turn.settled:
@@ -151,5 +151,5 @@ async def broken(turn: Turn, look: Look, response: Streamed, error: Exception | 
     if look.encoded:  # our words cannot stand in the provider's encoding: let the client see that it is not whole
         turn.request.abort()
         return response
-    rest = look.finish()
-    return await last(response, rest + turn.surface.failure(wrapped, look.watcher.joint()))
+    rest = whole_events(look.finish())
+    return await last(response, behind(response, rest + turn.surface.failure(wrapped, look.watcher.joint())))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from guardproxy.api.chat import GAP
 from guardproxy.core.model import Decision, Rung
 from guardproxy.http import deciding, own_words
-from guardproxy.http.outlet import last
+from guardproxy.http.outlet import behind, last
 from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
@@ -49,4 +49,7 @@ async def end(turn: Turn) -> Response:
     turn.settle()
     if turn.response is None:
         return whole(200, [("Content-Type", turn.content_type), *turn.guard_headers()], body)
-    return await last(turn.response, turn.surface.comment(ended.action, ended.rule) + body)
+    if look is not None and look.encoded:  # our words cannot stand in the provider's encoding
+        turn.request.abort()
+        return turn.response
+    return await last(turn.response, behind(turn.response, turn.surface.comment(ended.action, ended.rule) + body))

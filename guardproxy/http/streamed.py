@@ -17,7 +17,18 @@ class Streamed:
     connection ends.
     """
 
-    __slots__ = ("_chunked", "_head", "_left", "_mute", "_pairs", "_request", "_with_first", "keep_alive", "status")
+    __slots__ = (
+        "_chunked",
+        "_head",
+        "_left",
+        "_mute",
+        "_pairs",
+        "_request",
+        "_with_first",
+        "keep_alive",
+        "status",
+        "tail",
+    )
 
     def __init__(self, status: int, headers: Pairs, *, with_first: bool = False) -> None:
         self.status = status
@@ -28,6 +39,8 @@ class Streamed:
         self._chunked = self._mute = False
         self._head = b""  # until it is sent
         self._left: int | None = None  # bytes that may come yet, where that was said
+        self.tail = b""
+        """The part that was handed on last."""
 
     def force_close(self) -> None:
         """Use the connection for nothing else."""
@@ -63,6 +76,7 @@ class Streamed:
         request = self._request
         if not data or request is None:
             return
+        self.tail = data
         if self._chunked:
             head, self._head = self._head, b""
             request.send(b"%b%x\r\n%b\r\n" % (head, len(data), data))

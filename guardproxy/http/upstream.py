@@ -21,7 +21,7 @@ from yarl import URL
 
 from guardproxy.errors import UpstreamError
 from guardproxy.http import inflate
-from guardproxy.http.exchange import Answer, Terms
+from guardproxy.http.exchange import MOST_HEAD, Answer, Terms
 from guardproxy.http.headers import BEARER, passed_on, place_of, readable
 from guardproxy.http.inflate import Inflate, TooMuchError
 from guardproxy.http.pool import Pool
@@ -89,6 +89,8 @@ class Upstream:
             auto_decompress=False,
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
             cookie_jar=aiohttp.DummyCookieJar(),
+            max_line_size=MOST_HEAD,
+            max_field_size=MOST_HEAD,
         )
 
     async def close(self) -> None:
@@ -120,6 +122,8 @@ class Upstream:
         if answer.connection is not None and answer.connection.protocol is not None:
             answer.connection.protocol.read_timeout = self._idle_s  # it has begun to answer
         try:
+            if answer.status < 200:  # only 101 comes that far, and nobody asked for another protocol
+                raise self._terms.broken("it wants to speak another protocol")
             yield answer
         except (TimeoutError, aiohttp.ClientError) as error:
             answer.close()

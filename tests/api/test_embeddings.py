@@ -86,6 +86,13 @@ def test_a_long_answer_costs_little() -> None:
         assert watcher.usage == Usage(9)
 
 
+@pytest.mark.parametrize("padding", [10, 100_000])
+@pytest.mark.parametrize(("said", "expected"), [("9", Usage(9)), ("0", Usage()), ("-1", None), ('"9"', None)])
+def test_no_more_than_a_total_is_all_input(said: str, expected: Usage | None, padding: int) -> None:
+    raw = f'{{"data":[{{"embedding":"{"A" * padding}"}}],"model":"m","usage":{{"total_tokens":{said}}}}}'.encode()
+    assert play([raw])[1].usage == expected
+
+
 ODD = [b"", b"{", b"}", b"[]", b"null", b"\xff}", b'{"usage":{}}', b'{"usage":7}', b"[" * 100_000 + b"}"]
 ODD += [b"x" * 70_000 + one for one in (b'"usage":{"prompt_tokens":}', b'"usage": {"a', b'"model":"\\ud800"}')]
 

@@ -36,6 +36,7 @@ SEEN: dict[str, tuple[bytes, str, Usage | None]] = {
     "seconds": (b'{"text":"hi","usage":{"type":"duration","seconds":3}}', JSON, None),
     "a picture": (LONG, JSON, Usage(7, 9)),
     "a long one without": (b'{"a":"' + b"x" * 2 * passthrough.MAX_READ + b'"}', JSON, None),
+    "a ranking": (b'{"data":[{"index":0,"relevance_score":0.4}],"usage":{"total_tokens":26}}', JSON, Usage(26)),
     "speech": (STREAM, SSE, Usage(4, 50)),
     "a picture in a stream": (PICTURE, SSE, Usage(4, 50)),
     "a response": (RESPONSE, SSE, Usage(1, 2)),

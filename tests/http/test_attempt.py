@@ -130,6 +130,18 @@ async def test_an_answer_that_nobody_can_read(store: Store, stream: bool, tools:
         assert await held(store) == {}
 
 
+@pytest.mark.parametrize("sent", [FIRST.body(), gzip.compress(FIRST.body()) + b"junk"], ids=["plain", "with junk"])
+async def test_an_answer_that_is_not_in_the_encoding_that_it_names(store: Store, sent: bytes) -> None:
+    """It was made, so it is charged as it was held. Of a stream the client is told in it (`listen`)."""
+    async with live(store, policy=POLICY, tools=DENY) as running:
+        running.provider.script = then(Said(raw=sent, headers={"Content-Encoding": "gzip"}))
+        answer = await running.post({"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS})
+        assert (answer.status, answer.json["error"]["code"]) == (502, "upstream_encoding")
+        await running.proxy.quiet()
+        used = await counted(store, answer.headers["x-guardproxy-session-id"])
+        assert used["s:output_tokens"] == (4096, 0)
+
+
 @BOTH
 async def test_a_model_that_does_not_heed_tool_choice(store: Store, stream: bool) -> None:
     """Refused, refused, made to answer, and still it calls: the calls are dropped, our words are the answer."""

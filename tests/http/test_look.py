@@ -130,11 +130,14 @@ def test_a_usage_that_we_asked_for_is_taken_out() -> None:
         ("", None, b"", False),
         ("", None, b"[" * 100_000, False),
         ("gzip", None, b"<html>", True),  # the client's business
+        ("gzip", None, gzip.compress(b"<html>"), False),
+        ("gzip", None, gzip.compress(b'{"a": 1}')[:-12], False),
+        ("gzip", None, b"", False),
         ("gzip", GATE, gzip.compress(b"<html>"), False),
         ("gzip", GATE, gzip.compress(b'{"a": 1}'), True),
         ("gzip", GATE, b"no gzip", False),
     ],
-    ids=range(8),
+    ids=range(11),
 )
 def test_readable_json(encoding: str, gate: Gate | None, data: bytes, readable: bool) -> None:
     look = Look(turn(stream=False), answer("whole", encoding), gate=gate)
@@ -215,7 +218,8 @@ def test_an_answer_that_was_cut_short(before: Decision, action: str) -> None:
 def test_what_is_no_json_is_shown_in_short(status: int, expected: int) -> None:
     made = turn()
     made.proxy.upstream = SimpleNamespace(base="http://p")
-    error = not_json(made, answer("whole", status=status), b"<html>\n <b>gateway</b> \xff" + b"x" * 5000)
+    sent = answer("whole", status=status)
+    error = not_json(made, sent, Look(made, sent), b"<html>\n <b>gateway</b> \xff" + b"x" * 5000)
 
     assert isinstance(error, UpstreamError)
     assert (error.status, error.code) == (expected, "upstream_not_json")

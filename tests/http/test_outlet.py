@@ -11,7 +11,7 @@ import pytest
 from guardproxy.api import chat
 from guardproxy.core.model import Decision
 from guardproxy.http import outlet
-from guardproxy.http.outlet import Outlet, last
+from guardproxy.http.outlet import Outlet, behind, last, whole_events
 
 
 class Response:
@@ -167,3 +167,28 @@ async def test_nothing_goes_on_for_a_client_that_is_gone(monkeypatch: pytest.Mon
             await asking
         await asyncio.sleep(0)
     assert ended == ["work", "work"]
+
+
+@pytest.mark.parametrize(
+    ("tail", "expected"),
+    [
+        (b"", b"ours"),
+        (b"data: 1\n\n", b"ours"),
+        (b"data: 1\r\n\r\n", b"ours"),
+        (b"data: 1\r\r", b"ours"),
+        (b"data: 1\n", b"\n\nours"),
+        (b"data: {", b"\n\nours"),
+        (b"data: 1\r\n", b"\n\nours"),
+    ],
+)
+def test_words_behind_half_an_event(tail: bytes, expected: bytes) -> None:
+    response: Any = SimpleNamespace(tail=tail)
+    assert behind(response, b"ours") == expected
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [(b"", b""), (b"da", b""), (b"a\n\nda", b"a\n\n"), (b"a\r\rb\r\n\r\n", b"a\r\rb\r\n\r\n"), (b"a\n\n", b"a\n\n")],
+)
+def test_half_an_event_is_not_handed_on_at_the_end(rest: bytes, expected: bytes) -> None:
+    assert whole_events(rest) == expected

@@ -14,6 +14,7 @@ from aiohttp import web
 from yarl import URL
 
 from guardproxy.store.redis import Store
+from tests.http.test_bad_input import http, provider, raw
 from tests.live import Live, live, serve
 from tests.scenes import Heard
 
@@ -154,6 +155,22 @@ async def test_head(name: str, store: Store) -> None:
                 expected = {"content": len(BINARY), "models": 14, "none": None}[name]
                 assert answer.headers.get("Content-Length") == (None if expected is None else str(expected))
         assert {method for method, *_ in provider.got} == {"HEAD"}
+
+
+async def test_a_long_head(store: Store) -> None:
+    """As long as it may be on the surfaces."""
+    long = b"X-Long: " + b"a" * 100_000
+    async with (
+        provider(raw(http("200 OK", b"{}", "application/json", long))) as url,
+        live(store, upstream={"url": url}) as running,
+    ):
+        there = URL(running.url)
+        reader, writer = await asyncio.open_connection(there.host, there.port, limit=1 << 20)
+        writer.write(b"GET /v1/models HTTP/1.1\r\nConnection: close\r\n\r\n")
+        answer = await reader.read(-1)
+        writer.close()
+        assert long in answer
+        assert answer.endswith(b"\r\n\r\n{}")
 
 
 async def test_the_providers_key(store: Store) -> None:

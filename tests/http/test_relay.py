@@ -240,6 +240,17 @@ async def test_an_error_on_finalize_passes_as_it_is(stream: bool, store: Store, 
         assert await held(store) == {}
 
 
+async def test_a_last_answer_that_nobody_can_read(store: Store, heard: Heard) -> None:
+    """It is edited, so nothing of what is not in its encoding is handed on: the client must not take it for one."""
+    raw = Raw(STREAM, "text/event-stream", {"Content-Encoding": "gzip"})
+    async with over(raw, store, heard, policy={"limits": {"session": {"turns": 1}}}) as running:
+        answer = await running.post({**ASK, "stream": True}, {"x-guardproxy-session-id": unique("end")})
+        assert (answer.status, answer.verdict, "Content-Encoding" in answer.headers) == (200, "finalize", False)
+        assert answer.body.startswith(b'data: {"error":')
+        assert (await heard.next()).error_type == "upstream_broken"
+        assert await held(store) == {}
+
+
 async def test_a_large_answer(store: Store, heard: Heard) -> None:
     body = Said("x" * 5_000_000).body()
     async with over(Raw([body]), store, heard) as running:

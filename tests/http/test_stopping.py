@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+import zlib
 from collections.abc import Callable
 
+import aiohttp
 import pytest
 
 from guardproxy.store.redis import Store
@@ -78,6 +80,35 @@ async def test_cut(store: Store, name: str) -> None:
         await agent.turn()
         assert "[guardproxy]" in agent.text
         assert len(running.provider.got) == attempts, "the run has ended"
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+async def test_a_cut_in_the_middle_of_an_event(store: Store, encoding: str) -> None:
+    """Our words are an event of their own; in an encoding they can be none, and the client sees that it broke off."""
+    first, half = Said("This is it.").chunks(usage=True)[1], b'data: {"choices":[{"delta":{"con'
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream": True}
+    asked = {**body, "stream_options": {"include_usage": True}}
+    packer = zlib.compressobj(wbits=31)
+    begun = packer.compress(first + half) + packer.flush(zlib.Z_SYNC_FLUSH) if encoding else first + half
+    async with live(store) as running:
+        said = Said(raw=[begun, b""], stall=(1, never()), headers={"Content-Encoding": encoding} if encoding else {})
+        running.provider.script = lambda _got: said
+        name = {"x-guardproxy-session-id": "run"}
+        async with running.client.post(running.url + "/v1/chat/completions", json=asked, headers=name) as answer:
+            came = await answer.content.readexactly(len(begun))
+            await store.runs.cut("default", "run", "ann", "enough")
+            if encoding:
+                with pytest.raises(aiohttp.ClientError):
+                    came += await asyncio.wait_for(answer.content.read(), 3)
+            else:
+                came += await asyncio.wait_for(answer.content.read(), 3)
+        assert came.startswith(begun)
+        if not encoding:
+            ours = came.removeprefix(begun)
+            assert ours.startswith(b"\n\n: guardproxy action=cut rule=operator\n\ndata: {")
+            assert ours.endswith(b"data: [DONE]\n\n")
+        await running.proxy.quiet()
+        assert await held(store) == {}
 
 
 HALVES = {
