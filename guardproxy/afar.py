@@ -73,16 +73,18 @@ def run(config: Config, given: argparse.Namespace, kind: str, verb: str) -> None
 
 def trace(config: Config, given: argparse.Namespace) -> None:
     """What a session did, turn by turn, and what people did to it."""
-    from guardproxy.http import asking, trace as tracing  # noqa: PLC0415
+    from guardproxy.http import asking, terminal, trace as tracing  # noqa: PLC0415
 
     admin, query = asking.admin(config, given.admin), {"org": given.org}
     path = f"/sessions/{asking.named(given.session)}"
     turns, run = admin.ask("GET", f"{path}/turns", query), admin.ask("GET", path, query)
-    found = {**turns, "history": run["history"], "state": run["state"]}
+    on = run.get("to_go_on")  # an older proxy does not say
+    found = {**turns, "history": run["history"], "state": run["state"], "to_go_on": on}
 
     def words() -> None:
         people = [(one["at_ms"], _changed(one)) for one in run["history"] if not one["what"].startswith("asked ")]
-        stands = [] if run["state"] == "active" else [f"state: {_state(run)}"]
+        stands = [f"state: {_state(run)}"] if on or run["state"] != "active" else []
+        stands += [f"to go on: {terminal.visible(on)}"] if on else []
         tracing.table(turns["turns"], given.session, people, stands)
 
     _print(given, found, words)

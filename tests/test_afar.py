@@ -89,6 +89,7 @@ async def test_sessions(run: Run, api: Api) -> None:
     )
     _, out, _ = await run("sessions", "show", "run-1", *org)
     assert "state                paused" in out
+    assert "to_go_on             guardproxy sessions resume run-1 --org acme\n" in out
     assert "pause by anna (token root): a look" in out
     assert (await run("sessions", "extend", "run-1", "--turns", "5", "--cost", "1.5", *org))[1] == (
         "session run-1 has more (--turns 5, --cost 1.5); it is paused\n"
@@ -188,8 +189,10 @@ async def test_the_trace_is_that_of_the_store(run: Run, api: Api, heard: Heard) 
     assert "pause by anna: a look" in there[1]
     lines = [out.splitlines() for _, out, _ in (here, there)]
     assert lines[0][: len(lines[1]) - 1] == lines[1][:-1]
-    assert there[1].splitlines()[-1] == "state: paused by anna: a look"
+    assert there[1].splitlines()[-2:] == [
+        "state: paused by anna: a look", "to go on: guardproxy sessions resume traced"]  # fmt: skip
     told = json.loads((await run("trace", "traced", "--json"))[1])
+    assert told["to_go_on"] == "guardproxy sessions resume traced"
     assert ([one["turn"] for one in told["turns"]], told["state"]) == ([1, 2, 3], "paused")
 
 

@@ -85,7 +85,7 @@ def paragraphs(run: Run, where: str = "") -> list[str]:
         "state": _state(run),
         "outcome": outcome,
         "why": f"{visible(limit['reason'])} (rule: {limit['rule']})" if limit else "",
-        "to go on": _goes_on(run, where),
+        "to go on": goes_on(run, where),
         "turns": f"{turns} since {moment(known.started_ms)}, the last at {last}",
         "used": ", ".join(
             f"{x.setting} {x.show(used)}" for x in DIMENSIONS.values() if (used := known.used.get(x.name))
@@ -129,16 +129,22 @@ async def standing(store: Store, org: str, session: str, where: str = "") -> lis
     if known is None:  # its first request was refused: it never began
         return panic
     run = await Runs(store, Sealer(bytes(32)), org).of(known)
-    stands = _state(run)
-    if stands == "active":
+    stands, on = _state(run), goes_on(run, where)
+    if stands == "active" and not on:
         return panic
-    on = _goes_on(run, where)
-    return [*panic, f"state: {stands}", *([f"to go on: {on}"] if on else [])]
+    return [*panic, f"state: {stands}{finalized_by(run)}", *([f"to go on: {on}"] if on else [])]
 
 
-def _goes_on(run: Run, where: str) -> str:
+def finalized_by(run: Run) -> str:
+    """Said behind the state of a run that was made to give its answer: by which rule."""
+    return f", finalized by {run.rule}" if run.known.state == "active" and run.outcome == "finalized" else ""
+
+
+def goes_on(run: Run, where: str = "") -> str:
     """The command that lets a run go on; "" where it goes on by itself."""
     known, limit = run.known, run.limit
+    if finalized_by(run):
+        return _asks_on(run, where)
     if limit:  # of the run, not of whose it is: that is for whoever governs those
         return "" if TENANT.match(limit["reason"]) else commands.extend(known.session, limit["rule"], where)
     if known.state not in ("paused", "need_human", "closed"):
@@ -150,3 +156,21 @@ def _goes_on(run: Run, where: str) -> str:
     if known.closed:  # by a person, for good
         return commands.command("sessions", "reset", known.session, where=where)
     return commands.go_on(known.session, known.by, "", where) if known.by else ""
+
+
+def _asks_on(run: Run, where: str) -> str:
+    """The same of a run whose last answer was to be its end. It is open: whoever asks on in the same request is met by
+    the same rule again, most often where the model went on with its calls and nobody got them.
+    """
+    last = next(one for one in reversed(run.records) if one["outcome"] == "finalized")
+    if last["at_ms"] <= run.opened_ms:
+        return ""  # it was given more since
+    said, rule = "a new message of the user's", last["rule"]
+    if not rule.startswith("budget."):
+        false = commands.command("false-alarm", run.known.session, where=where)
+        return f"{said}, or where it was no loop {false}"
+    reason = last.get("reason", "")
+    if TENANT.match(reason):
+        return ""
+    more = commands.extend(run.known.session, rule, where)
+    return more if "(session)" in reason else f"{said}, or {more}"

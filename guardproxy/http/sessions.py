@@ -216,7 +216,7 @@ class Runs:
         """The run of a session, without its history. `told`: with what the model was told, where it can be opened."""
         opened = partial(self._sealer.open_told, known.session) if told else None
         records = _records(await self._store.records(self._org, known.session), opened)
-        changes = await self._store.runs.history(self._org, known.session) if _refused(records) else ()
+        changes = await self._store.runs.history(self._org, known.session) if _stopped(records) else ()
         return Run(known, records, opened_ms=max((one.at_ms for one in changes if _opens(one.what)), default=0))
 
 
@@ -238,6 +238,12 @@ def _refused(records: Sequence[TurnRecord]) -> TurnRecord | None:
     """The newest turn, if a limit refused that request."""
     turns = ended.turns(records)
     return turns[-1] if turns and turns[-1]["outcome"] == "denied" else None
+
+
+def _stopped(records: Sequence[TurnRecord]) -> bool:
+    """Whether the newest turn was the last that a rule let be: what people did since may have changed that."""
+    turns = ended.turns(records)
+    return bool(turns) and turns[-1]["outcome"] in ("denied", "finalized")
 
 
 def _opens(what: str) -> bool:

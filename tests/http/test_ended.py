@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from guardproxy.http.ended import outcome
-from guardproxy.http.in_words import row
+from guardproxy.http.in_words import row, standing
 from guardproxy.store.redis import Store
 from tests.http.test_sessions import runs_of
 from tests.live import Json, Live, Said, live, unique
@@ -100,3 +100,32 @@ async def test_a_title_hides_neither_an_end_nor_what_lets_a_run_go_on(store: Sto
     (run,) = await runs_of(store).listed()
 
     assert row(run)[1:3] == ("active", "finished")
+
+
+async def test_what_lets_a_run_go_on_whose_model_ignored_the_finalize(store: Store) -> None:
+    """Its calls were taken out of the answer, and nobody has closed it: who is on call is told what helps."""
+    session, history = unique("s"), list(START)
+    async with live(store, policy={"limits": {"span": {"tool_calls": 2}}}) as running:
+        assert await work(running, session, history, 3) == [200, 200, 200]
+        expected = f"a new message of the user's, or guardproxy sessions extend {session} --tool-calls N --config g"
+        assert await standing(store, "default", session, " --config g") == [
+            "state: active, finalized by budget.tool_calls", f"to go on: {expected}"]  # fmt: skip
+        await runs_of(store).extend(session, "ann", "", {"tool_calls": 5})
+        assert await standing(store, "default", session) == []  # it was given more
+        await work(running, session, history, 1)
+        assert await standing(store, "default", session) == []
+
+
+async def test_the_same_of_a_loop(store: Store) -> None:
+    session, history = unique("s"), list(START)
+    async with live(store) as running:
+        for number in range(6):
+            said = Said(calls=[("status", "{}", f"call_{number:09d}")])
+            await send(running, session, history, said)
+            history += [said.message(), {"role": "tool", "tool_call_id": f"call_{number:09d}", "content": "same"}]
+    (run,) = await runs_of(store).listed()
+
+    assert row(run)[1:3] == ("active", "finalized")
+    assert (await standing(store, "default", session))[1] == (
+        f"to go on: a new message of the user's, or where it was no loop guardproxy false-alarm {session}"
+    )

@@ -12,6 +12,11 @@ from guardproxy.store.known import Known
 
 DENIED: Any = {"thread": "m", "action": "deny", "outcome": "denied", "rule": "budget.turns", "reason": "limit turns"}
 DENIED |= {"at_ms": 5}
+FINALIZED: Any = {**DENIED, "action": "finalize", "outcome": "finalized"}
+SPAN = {**FINALIZED, "reason": "limit turns (span): 3 of 3 used, this is the last turn that fits"}
+SESSION = {**FINALIZED, "reason": "limit turns (session): 3 of 3 used, this is the last turn that fits"}
+TEAM = {**FINALIZED, "rule": "budget.cost_usd", "reason": "limit cost_usd (team): $5 of $5 used"}
+ELSE = "a new message of the user's, or "
 
 WAYS: dict[str, tuple[dict[str, str], tuple[Any, ...], int, str]] = {
     # how it stands, its records, when it was let go on, the command
@@ -31,6 +36,12 @@ WAYS: dict[str, tuple[dict[str, str], tuple[Any, ...], int, str]] = {
     "refused by a limit": ({}, (DENIED,), 0, "sessions extend s --turns N"),
     "refused by a team's": ({}, ({**DENIED, "reason": "limit cost_usd (team) of $5 a day: $5 used"},), 0, ""),
     "given more since": ({}, (DENIED,), 6, ""),
+    "made to answer, as a loop": (
+        {}, ({**FINALIZED, "rule": "cycle"},), 0, f"{ELSE}where it was no loop guardproxy false-alarm s"),
+    "made to answer by a limit of the request": ({}, (SPAN,), 0, f"{ELSE}guardproxy sessions extend s --turns N"),
+    "made to answer by a limit of the run": ({}, (SESSION,), 0, "sessions extend s --turns N"),
+    "made to answer by a team's": ({}, (TEAM,), 0, ""),
+    "made to answer, and given more since": ({}, (SESSION,), 6, ""),
 }  # fmt: skip
 
 
@@ -42,5 +53,7 @@ def test_what_lets_it_go_on(name: str) -> None:
     told = [line.partition("to go on   ")[2] for line in in_words.paragraphs(run, " --config g") if "to go on" in line]
 
     assert len(in_words.row(run)[1]) < 30, "why is for `sessions show`"
-    assert in_words.row(run)[1].endswith(", stopped by a limit") is (bool(records) and not opened)
-    assert told == ([f"guardproxy {command} --config g"] if command else [])
+    refused = bool(records) and records[0]["outcome"] == "denied"
+    assert in_words.row(run)[1].endswith(", stopped by a limit") is (refused and not opened)
+    said = command if command.startswith(ELSE) else f"guardproxy {command}"
+    assert told == ([f"{said} --config g"] if command else [])

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
-from guardproxy.http import people, sessions
+from guardproxy.core import commands
+from guardproxy.http import in_words, people, sessions
 from guardproxy.http.auditing import changed
 from guardproxy.http.objects._kinds import WHOLE, Line, Milliseconds, Model, Page, Signed, listing, paged
 from guardproxy.http.objects._route import Call, Route, Told
@@ -64,6 +65,7 @@ class WholeSession(Session):
     """A run with who changed it, when, how and why, the newest last."""
 
     history: list[Change]
+    to_go_on: Annotated[str | None, Field(description="What lets it go on, where it does not by itself: a command")]
     unaccepted_answer: Annotated[UnacceptedAnswer | None, Field(description="Not for viewers: it is content")]
 
 
@@ -125,7 +127,8 @@ def _told(call: Call, run: Run, what: str, before: Run, **more: object) -> Told:
 
 
 def _whole(call: Call, run: Run) -> WholeSession:
-    return WholeSession.model_validate(sessions.whole_json(run, content=call.actor.role != "viewer"))
+    told = sessions.whole_json(run, content=call.actor.role != "viewer")
+    return WholeSession.model_validate(told | {"to_go_on": in_words.goes_on(run, commands.of(call.org)) or None})
 
 
 async def _list(call: Call) -> Told:
