@@ -49,6 +49,16 @@ All of it is made by `.venv/bin/python -m grafana.build`, in the development env
 compares. `make verify` runs every query and rule against a real
 Prometheus that scrapes a real proxy, and reads every trace query with Grafana's own grammar.
 
+## When a run is counted
+
+`guardproxy.sessions` and the histograms of runs count the end of a stretch of a run once, as it first ended: at once
+where it was made to answer (`finalized`), `cut` or `denied`, else after 15 minutes without a turn (`finished`,
+`abandoned`). What has been counted is not taken back: an agent that asks on after a finalize, in the same request,
+and is cut for it stays `finalized` here and in the root of the trace; the cut is in `guardproxy.interventions`, in
+the log and in `guardproxy sessions list`. So whoever counts runs that were ended adds `finalized`, `cut` and
+`denied`, as the dashboards and alerts do. What comes after a cut or a refusal, and after a finalize what the user
+says next, is a new stretch, which is counted again.
+
 ## How many series
 
 A proxy, with all its workers, shows **at most {_bounds.MAX_SAMPLES:,} time series** in a scrape, each bucket of a

@@ -5,7 +5,7 @@ from __future__ import annotations
 from guardproxy.api import _blocks_clear, _blocks_cut
 from guardproxy.api._blocks_answer import Reader
 from guardproxy.api._blocks_cut import CALLING
-from guardproxy.api._gate import GAP, Joint, summed
+from guardproxy.api._gate import GAP, SHORT, Joint, summed
 from guardproxy.api._json import dumps
 
 Fields = dict[str, object]
@@ -45,7 +45,7 @@ class Blocks:
         blocks = _blocks_of(payload)
         gone = [call for place, call in enumerate(filter(_called, blocks)) if place not in keep]
         payload["content"] = left = [block for block in blocks if not any(block is one for one in gone)]
-        if gone and not any(map(_called, left)):
+        if gone and not any(map(_called, left)) and payload.get("stop_reason") not in SHORT:
             payload["stop_reason"] = "end_turn"
         return bool(gone)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from guardproxy.api._json import peek
@@ -55,6 +55,22 @@ GAP = "\n\n"
 """Between the text of one attempt and that of the next."""
 META = ("id", "object", "created", "model", "system_fingerprint")
 """What all chunks of one answer have in common."""
+
+
+SHORT = frozenset(
+    ("length", "content_filter", "max_tokens", "model_context_window_exceeded", "max_output_tokens", "incomplete")
+)
+"""Reasons of an end that came before the answer was through, on every surface. They stay, whatever is left out."""
+
+
+def torn(calls: Sequence[Call], finish: str, *, read: bool = False) -> frozenset[int]:
+    """Positions of calls of which an answer that was cut short has a part alone. `read`: what they say was given as an
+    object, which does not show where it stopped: of the last call nobody can tell.
+    """
+    if finish not in SHORT:
+        return frozenset()
+    found = {at for at, call in enumerate(calls) if not isinstance(peek(call.arguments), dict)}
+    return frozenset(found | ({len(calls) - 1} if read and calls else set()))
 
 
 def half(calls: Iterable[Call]) -> bool:

@@ -105,6 +105,19 @@ def with_data(event: bytes, data: bytes) -> bytes:
     return b"".join(lines)
 
 
+_END = re.compile(
+    rb"(?:\A|(?<=[\r\n]))(?:data: ?\[DONE\]"
+    rb'|(?:event: ?|data: ?\{"type": ?")(?:message_stop|response\.(?:completed|incomplete|failed))\b)'
+)
+"""The event with which a stream ends, on every surface: clients read no further. No line of it begins in a text."""
+
+
+def end_at(events: bytes) -> int:
+    """Where in these whole events the last one of a stream begins; behind them if it is not there."""
+    found = _END.search(events)
+    return found.start() if found else len(events)
+
+
 def comment(action: str, rule: str) -> bytes:
     """The comment that says in a stream what was decided after its headers had left."""
     words = f": guardproxy action={action} rule={rule}"

@@ -30,12 +30,12 @@ from guardproxy.api._chat_watch import watch
 from guardproxy.api._chat_write import write
 from guardproxy.api._declared import declare
 from guardproxy.api._error import error, failure
-from guardproxy.api._gate import GAP, Gate, Joint
+from guardproxy.api._gate import GAP, Gate, Joint, torn
 from guardproxy.api._json import read_object
 from guardproxy.api._prefix import Messages, Prefixes
 from guardproxy.api._progress import progress
 from guardproxy.api._reply import reply
-from guardproxy.api._sse import comment
+from guardproxy.api._sse import comment, end_at
 from guardproxy.api._too_long import too_long
 from guardproxy.api._tools import finish_tool, parameters, schema_defaults, tool_choice, tool_names
 from guardproxy.api._watcher import Watcher
@@ -57,6 +57,7 @@ __all__ = [
     "closing",
     "comment",
     "conversation",
+    "end_at",
     "error",
     "failure",
     "feedback",
@@ -76,6 +77,7 @@ __all__ = [
     "schema",
     "sound",
     "too_long",
+    "torn",
     "watch",
     "widen",
     "with_arguments",

@@ -60,6 +60,7 @@ async def listen(run: Guarded, answer: Answer) -> Look | Response:
     if not relay.is_stream(answer):
         return await _read(run, answer)
     look = _look(run, answer)
+    run.outlet.begin()
     response = turn.response or await relay.begin_stream(turn, answer, decoded=look.decoded)
     broke: Exception | None = None
     try:
@@ -72,7 +73,7 @@ async def listen(run: Guarded, answer: Answer) -> Look | Response:
         if run.first:
             return await relay.broken(turn, look, response, broke)
         return await give_up(run, "upstream_broken", look)
-    await run.outlet.write(look.finish())
+    await run.outlet.flow(look.finish())
     return look
 
 
@@ -110,12 +111,13 @@ async def _relay(run: Guarded, answer: Answer, look: Look) -> None:
     while chunk := await answer.piece():
         done.first_chunk()
         out = feed(chunk)
+        if look.watcher.ended:
+            await run.outlet.flow(out)
+            return
         if out:
             await run.outlet.write(out)
         elif look.watcher.holding:
             await run.outlet.alive()
-        if look.watcher.ended:
-            return
 
 
 async def _read(run: Guarded, answer: Answer) -> Look | Response:

@@ -41,6 +41,7 @@ async def report(run: Guarded, look: Look) -> None:
     done, seen = run.turn.outcome, look.watcher.seen()
     final = seen.finish_reason not in UNFINISHED and (not seen.calls or ends(run.turn, seen.calls))
     if run.turn.checks and done.outcome == "answered" and final:
+        await run.outlet.over()
         _note(run.turn, await _failures(run.turn, seen.text, seen.calls))
 
 
@@ -49,11 +50,13 @@ async def check(run: Guarded, look: Look) -> tuple[bool, Response | None]:
     turn, seen = run.turn, look.watcher.seen()
     if not turn.checks or seen.finish_reason in UNFINISHED or not (seen.text.strip() or seen.calls):
         return False, None
+    given = turn.response is not None and not look.watcher.holding
+    if given:
+        await run.outlet.over()
     found = await run.outlet.meanwhile(_failures(turn, seen.text, seen.calls))
     _note(turn, found)
     failures = [one for one in found if one.mode == "enforce"]
     terms = turn.chosen.policy.final
-    given = turn.response is not None and not look.watcher.holding
     if not failures or not terms.hold or given:
         return False, None
     told = completion.feedback(failures, turn.language)

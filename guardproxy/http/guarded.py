@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from guardproxy.api.chat import GAP, Gate
+from guardproxy.api.chat import GAP, Gate, torn
 from guardproxy.core.edit import DropCalls, PutBack
 from guardproxy.core.proposals import Objection
 from guardproxy.errors import UpstreamError
@@ -111,17 +111,37 @@ class Guarded:
         acted = [one for one in found if one.mode == "enforce"]
         if seen.failed and acted:
             return await self.fail(look, {one.position for one in acted})
+        half = self._half(look, acted)
         out = {one.position for one in acted if one.action != "pause"}
-        keep = frozenset(range(len(seen.calls))) - out
+        keep = frozenset(range(len(seen.calls))) - out - half
         if out and not keep:
             return await self.refuse(look, [one for one in acted if one.action != "pause"])
-        if any(one.action == "pause" for one in acted):
-            return await approving.ask(self, look, acted)
+        if any(one.action == "pause" and one.position not in half for one in acted):
+            return await approving.ask(self, look, sorted(acted, key=lambda one: one.position in half))
+        if half:
+            return await self.deliver(look, [one for one in acted if one.action != "pause"], half)
         if not seen.calls or checking.ends(turn, seen.calls):
             done, response = await checking.check(self, look)
             if done:
                 return response
         return await self.deliver(look, [one for one in acted if one.action != "pause"])
+
+    def _half(self, look: Look, acted: Sequence[Objection]) -> frozenset[int]:
+        """Calls for a person of which there is a half alone, as the answer was cut short: nobody is asked about those,
+        and nobody gets them. What becomes of such an answer is the agent's own matter.
+        """
+        turn, seen = self.turn, look.watcher.seen()
+        read = turn.ask.surface == "messages" and not turn.ask.stream
+        half = torn(seen.calls, seen.finish_reason, read=read)
+        half &= {one.position for one in acted if one.action == "pause"}
+        if half:
+            done, attempt_ = turn.outcome, len(turn.outcome.earlier) + 1
+            done.objected = tuple(
+                told
+                for told in done.objected
+                if not (told[0].action == "pause" and told[0].position in half and told[2] == attempt_)
+            )
+        return half
 
     async def fail(self, look: Look, out: set[int]) -> Response:
         """Hand on the provider's error without these calls: they may be half, and nobody is asked about such a one."""
@@ -183,12 +203,17 @@ class Guarded:
 
     # --------------------------------------------------------------------------------------- what the client is told
 
-    async def deliver(self, look: Look, objections: Sequence[Objection] = ()) -> Response:
-        """Hand on what was held: as it came, or without the calls that were objected to."""
+    async def deliver(
+        self, look: Look, objections: Sequence[Objection] = (), half: frozenset[int] = frozenset()
+    ) -> Response:
+        """Hand on what was held: as it came, or without the calls that were objected to, or are `half`."""
         turn, watcher = self.turn, look.watcher
-        out = {one.position for one in objections}
+        out = {one.position for one in objections} | half
         seen = watcher.seen()
-        take_over(turn, look, dropped=False)
+        none = bool(half) and len(out) == len(seen.calls)
+        take_over(turn, look, dropped=none)
+        if none and turn.outcome.answer == "own":  # no word of it is ours
+            turn.outcome.answer = "empty"
         keep: frozenset[int] | None = None
         if refused := [one for one in objections if one.action != "answer"]:
             deciding.refused(turn, deciding.worst(refused))
@@ -242,6 +267,7 @@ class Guarded:
         turn.outcome.own(GAP.join(part for part in (flowed, text) if part))
         own_words.keep(turn, flowed=flowed, before=tuple(self.rounds), said=self._said)
         created = turn.started_ns // 10**9
+        self.outlet.begin()  # ours ends it
         body = turn.surface.closing(turn.ask, joint, text, reply_id=turn.reply_id, created=created)
         if turn.response is None:
             self.outlet.headers = [("Content-Type", turn.content_type), *turn.guard_headers()]

@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from guardproxy.api.chat import RULE, end_at
 from guardproxy.http.whole import whole
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ class Outlet:
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
         self._wrote = time.monotonic()
+        self._end = b""  # of a stream: its last event, behind which clients read no further
+        self._over = False  # it was sent
         self.headers: list[tuple[str, str]] = []
 
     async def write(self, data: bytes) -> None:
@@ -34,9 +37,33 @@ class Outlet:
             self._wrote = time.monotonic()
             await self._turn.response.write(data)
 
+    async def flow(self, data: bytes) -> None:
+        """Hand on what comes last of an answer, but for its end: what is decided yet stands in front of that."""
+        at = 0 if self._end else end_at(data)
+        self._end += data[at:]
+        await self.write(data[:at])
+
+    def begin(self) -> None:
+        """Another attempt is listened to: the end of the answer is that one's."""
+        self._end = b""
+
+    async def over(self) -> None:
+        """Send the end of a stream that is all given: what is still worked out is for the report."""
+        if self._turn.response is not None and self._end:
+            await self.write(self._said() + self._end)
+            self._end, self._over = b"", True
+
+    def _said(self) -> bytes:
+        """What was decided after the headers had left, once. A stream that was halted has said it."""
+        turn = self._turn
+        if self._over or not turn.late_action:
+            return b""
+        halted = turn.look is not None and turn.look.watcher.halted and turn.decision.rule == RULE
+        return b"" if halted else bytes(turn.surface.comment(turn.decision.action, turn.decision.rule))
+
     async def alive(self) -> None:
         """Tell a client that is streamed to, now and then, that somebody is there."""
-        if time.monotonic() - self._wrote >= ALIVE_S:
+        if not self._over and time.monotonic() - self._wrote >= ALIVE_S:
             await self.write(self._turn.surface.keep_alive())
 
     async def meanwhile(self, work: Coroutine[object, object, T]) -> T:
@@ -59,9 +86,7 @@ class Outlet:
             ours = turn.guard_headers()
             known = {name for name, _ in ours}
             return whole(200, [*[pair for pair in self.headers if pair[0] not in known], *ours], rest)
-        if turn.late_action:
-            rest = turn.surface.comment(turn.decision.action, turn.decision.rule) + rest
-        return await last(turn.response, rest)
+        return await last(turn.response, self._said() + rest + self._end)
 
 
 BLANK = (b"\n\n", b"\r\n\r\n", b"\r\r")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from guardproxy.api import _sse
-from guardproxy.api._sse import Decoder, data_of, with_data
+from guardproxy.api._sse import Decoder, data_of, end_at, with_data
 from tests.api.cases import FUZZ, GOLDEN
 from tests.cheap import cheap
 
@@ -101,3 +101,25 @@ def test_an_endless_event_is_handed_out_in_pieces(monkeypatch: pytest.MonkeyPatc
     events, rest = decode(chunks)
     assert len(events) == 2
     assert b"".join(events) + rest == b"".join(chunks)
+
+
+ENDS = {
+    b"data: [DONE]\n\n": 0,
+    b"data:[DONE]\r\n\r\n": 0,
+    b"data: {}\n\ndata: [DONE]\n\n": 10,
+    b"data: {}\r\rdata: [DONE]\r\r": 10,
+    b": x\n\nevent: message_stop\ndata: {}\n\n": 5,
+    b'data: {"type": "message_stop"}\n\n': 0,
+    b'data: {}\n\nevent: response.completed\ndata: {"type":"response.completed"}\n\n': 10,
+    b"event: response.incomplete\ndata: {}\n\n": 0,
+    b'data: {"type":"response.failed"}\n\n': 0,
+    b"event: response.completed_soon\ndata: {}\n\n": None,
+    b'data: {"content": "data: [DONE]\\nevent: message_stop"}\n\n': None,
+    b"event: message_delta\ndata: {}\n\n": None,
+    b"": None,
+}
+
+
+@pytest.mark.parametrize(("events", "at"), ENDS.items())
+def test_where_a_stream_ends(events: bytes, at: int | None) -> None:
+    assert end_at(events) == (len(events) if at is None else at)

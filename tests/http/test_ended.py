@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from guardproxy._telemetry import TelemetrySection
 from guardproxy.http.ended import outcome
 from guardproxy.http.in_words import row, standing
+from guardproxy.secrets import derive
 from guardproxy.store.redis import Store
+from guardproxy.telemetry import Telemetry
 from tests.http.test_sessions import runs_of
-from tests.live import Json, Live, Said, live, unique
+from tests.live import SECRET, Json, Live, Said, live, unique
 
 
 def turn(thread: str, ended: str = "", *, calls: int = 0, **more: Any) -> Any:
@@ -129,3 +132,22 @@ async def test_the_same_of_a_loop(store: Store) -> None:
     assert (await standing(store, "default", session))[1] == (
         f"to go on: a new message of the user's, or where it was no loop guardproxy false-alarm {session}"
     )
+
+
+async def test_a_run_that_is_cut_after_its_finalize_is_counted_once(store: Store) -> None:
+    """As docs/metrics.md says: as it first ended. A list says how it stands now."""
+    session, history = unique("s"), list(START)
+    told = Telemetry(TelemetrySection(), derive(SECRET).trace, "test")
+    async with live(store, told) as running:
+        for number in range(8):
+            said = Said(calls=[("status", "{}", f"call_{number:09d}")])
+            await send(running, session, history, said)
+            history += [said.message(), {"role": "tool", "tool_call_id": f"call_{number:09d}", "content": "same"}]
+        await running.proxy.quiet()
+        rows = told.snapshot().series["guardproxy.sessions"]
+        acted = told.snapshot().series["guardproxy.interventions"]
+    (run,) = await runs_of(store).listed()
+
+    assert row(run)[1:3] == ("closed by repeated_call", "cut")
+    assert [(labels[2], cell[0]) for labels, cell in rows.items()] == [("finalized", 1)]
+    assert {labels[1] for labels in acted} >= {"finalize", "cut"}

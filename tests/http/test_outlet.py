@@ -38,6 +38,7 @@ class Turn:
 
     surface = chat
     decision = Decision("refuse", rule="tools.deny")
+    look: Any = None
 
     def __init__(self, response: Response | None = None, *, late: bool = False) -> None:
         self.response: Any = response
@@ -192,3 +193,42 @@ def test_words_behind_half_an_event(tail: bytes, expected: bytes) -> None:
 )
 def test_half_an_event_is_not_handed_on_at_the_end(rest: bytes, expected: bytes) -> None:
     assert whole_events(rest) == expected
+
+
+COMMENT, DONE = b": guardproxy action=refuse rule=tools.deny\n\n", b"data: [DONE]\n\n"
+
+
+async def test_nothing_stands_behind_the_end() -> None:
+    """What is decided once the end has come goes before it; it is held for that long, and no longer."""
+    response = Response()
+    streamed = made(Turn(response, late=True))
+    await streamed.flow(b"data: {}\n\n" + DONE)
+    await streamed.flow(b"\n")
+    assert response.parts == [b"data: {}\n\n"]
+    await streamed.finish(b"")
+    assert b"".join(response.parts) == b"data: {}\n\n" + COMMENT + DONE + b"\n"
+
+
+async def test_once_the_end_is_sent_nobody_hears_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is all given, and is looked at for the report: no sign of life, no second word."""
+    monkeypatch.setattr(outlet, "ALIVE_S", 0.0)
+    response = Response()
+    streamed = made(Turn(response, late=True))
+    await streamed.over()
+    assert response.parts == []
+    await streamed.flow(DONE)
+    await streamed.over()
+    await streamed.alive()
+    await streamed.finish(b"")
+    assert b"".join(response.parts) == COMMENT + DONE
+    assert response.ended == 1
+
+
+async def test_the_end_of_an_attempt_that_is_not_the_last_is_none() -> None:
+    response = Response()
+    streamed = made(Turn(response))
+    await streamed.flow(DONE)
+    streamed.begin()
+    await streamed.flow(b"data: 1\n\n" + DONE)
+    await streamed.finish(b"")
+    assert b"".join(response.parts) == b"data: 1\n\n" + DONE

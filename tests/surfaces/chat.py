@@ -66,6 +66,7 @@ def answer(body: bytes, *, stream: bool) -> tuple[Json, str, Json | None]:
 def _joined(raw: bytes) -> tuple[Json, str, Json | None]:
     events = [line[6:] for line in raw.decode().split("\n") if line.startswith("data: ")]
     assert events[-1] == "[DONE]", raw
+    assert not raw.decode().partition("data: [DONE]")[2].strip(), raw  # no word, not even a comment, behind the end
     assert events.count("[DONE]") == 1, raw
     chunks = [json.loads(event) for event in events[:-1]]
     assert len({chunk["id"] for chunk in chunks}) == 1, raw

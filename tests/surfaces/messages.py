@@ -282,6 +282,7 @@ def _joined(raw: bytes) -> Json:
             assert [line.partition(":")[0] for line in lines] == ["event", "data"], event
             found.append(json.loads(lines[1].removeprefix("data: ")))
             assert found[-1]["type"] == lines[0].removeprefix("event: "), event
+    assert not raw.decode().rpartition("event: message_stop")[2].partition("\n\n")[2], raw  # no comment behind it
     kinds = [event["type"] for event in found if event["type"] != "ping"]
     assert (kinds[0], *kinds[-2:]) == ("message_start", "message_delta", "message_stop"), raw
     assert [kinds.count(kind) for kind in ("message_start", "message_delta", "message_stop")] == [1, 1, 1], raw

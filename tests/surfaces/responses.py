@@ -278,6 +278,9 @@ def _joined(raw: bytes) -> Json:
     kinds = [event["type"].removeprefix("response.") for event in found]
     assert kinds[:2] == ["created", "in_progress"], raw
     assert kinds[-1] in ("completed", "incomplete"), raw
+    assert not raw.decode().rpartition(f"event: response.{kinds[-1]}")[2].partition("\n\n")[2], (
+        raw
+    )  # no comment behind it
     assert [kinds.count(kind) for kind in ("created", "in_progress", kinds[-1])] == [1, 1, 1], raw
     output: list[Json] = []
     opened: set[int] = set()
