@@ -77,10 +77,10 @@ async def listen(run: Guarded, answer: Answer) -> Look | Response:
     return look
 
 
-def _look(run: Guarded, answer: Answer) -> Look:
+def _look(run: Guarded, answer: Answer, body: bytes = b"") -> Look:
     """Our look at an answer. One that nobody can read is none, where a call in it must not pass unjudged."""
     turn = run.turn
-    look = turn.look = Look(turn, answer, gate=run.gate(), joint=turn.joint, drop=run.drop)
+    look = turn.look = Look(turn, answer, gate=run.gate(), joint=turn.joint, drop=run.drop, body=body)
     if look.blind and (turn.chosen.wants.guards or not run.first):
         turn.look = None
         encoding = answer.header("content-encoding")
@@ -126,6 +126,8 @@ async def _read(run: Guarded, answer: Answer) -> Look | Response:
     look = _look(run, answer)
     data = await answer.read()
     done.first_chunk()
+    if "json" not in answer.content_type:
+        look = _look(run, answer, data)
     run.passing = look.feed(data) + look.finish()
     if not look.readable_json(data) or look.watcher.unread:
         raise not_json(turn, answer, look, data)

@@ -29,12 +29,17 @@ SHOWN = 300
 """Characters of a provider's answer that is not JSON which are shown in the error."""
 
 
+BEGINNING, SPACE = 64, b" \t\r\n\xef\xbb\xbf"
+"""Bytes of an answer that show what it is, and what may stand in front of JSON, a byte order mark among it."""
+
 BEGUN = (b"{", b"data:", b"event:")
 """How answers begin, of whose rest nobody can make anything. What is none (a page of a gateway) was not made."""
 
 
 class Look:
-    """One answer. `drop`: its calls are taken out. With a gate, calls wait until they are judged."""
+    """One answer. `drop`: its calls are taken out. With a gate, calls wait until they are judged. `body`: all of it,
+    where that is there: then that says what it is, whatever it is called.
+    """
 
     def __init__(
         self,
@@ -44,6 +49,7 @@ class Look:
         gate: Gate | None = None,
         joint: Joint | None = None,
         drop: DropCalls | None = None,
+        body: bytes = b"",
     ) -> None:
         surface: ModuleType = turn.surface
         encoding = answer.header("content-encoding").strip().lower()
@@ -66,7 +72,7 @@ class Look:
             strip_usage=strip,
             drop=self.drop,
             status=answer.status,
-            content_type=answer.content_type,
+            content_type="application/json" if body and self._is_object(body) else answer.content_type,
             options=turn.chosen.options if good and not turn.seen.panic else OFF,
             language=turn.language,
             **more,
@@ -98,6 +104,9 @@ class Look:
     def plain(self, data: bytes) -> bytes:
         """A whole body without its encoding; what cannot be read is empty."""
         return data if self._inflater is None else Inflater(self._encoding, self._most).feed(data)
+
+    def _is_object(self, body: bytes) -> bool:
+        return self.plain(body)[:BEGINNING].lstrip(SPACE).startswith(b"{")
 
     def finish(self) -> bytes:
         """What is left for the client at the end."""

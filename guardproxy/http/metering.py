@@ -45,6 +45,8 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 COUNTED = frozenset({"requests", CONCURRENT})
 """Dimensions that can be counted of a request that is not read."""
 
+ASKING = frozenset({"/v1/messages/count_tokens", "/v1/responses/input_tokens"})
+"""Routes that say how many tokens a request would have, and use none: Anthropic's and OpenAI's. Agents ask often."""
 
 PLAIN = frozenset({"", "identity"})
 """Content encodings that are none."""
@@ -134,7 +136,7 @@ async def held(
     place.model, place.fetch = model, fetch
     if request.method in SAFE:
         due = tuple([one for one in due if is_rate(one.key) and one.budget.dimension in COUNTED])
-    elif fetch is None and _refuses(proxy, policy, tenant):
+    elif fetch is None and route not in ASKING and _refuses(proxy, policy, tenant):
         message = f"{route} is not counted, and there are budgets here that it would pass by (policy.unmetered)"
         raise Denied(error_of(BadAsk(message, code="route_not_metered")))
     token = await _admitted(proxy, tenant, policy, due, offset_ms) if due else ""

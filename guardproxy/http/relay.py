@@ -71,7 +71,7 @@ async def whole_answer(turn: Turn, answer: Answer) -> Response:
     done.whole = True
     data = await answer.read()
     done.first_chunk()
-    look = Look(turn, answer)
+    look = Look(turn, answer, body=b"" if "json" in answer.content_type else data)
     shown = look.feed(data)
     shown += look.finish()
     if not look.readable_json(data):

@@ -130,6 +130,22 @@ async def test_an_answer_that_nobody_can_read(store: Store, stream: bool, tools:
         assert await held(store) == {}
 
 
+async def test_what_is_judged_is_judged_by_any_name(store: Store) -> None:
+    """A whole answer to a request for a stream, as some text."""
+    named = {"Content-Type": "text/plain"}
+    async with live(store, policy=POLICY, tools=DENY) as running:
+        running.provider.script = then(
+            *[Said(raw=said.body(), headers=named) for said in (FIRST, Said("Then I read."))]
+        )
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "stream": True}
+        answer = await running.post(body)
+        message = answer.json["choices"][0]["message"]
+        assert (message["content"], message.get("tool_calls")) == ("I clean up.\n\nThen I read.", None)
+        await running.proxy.quiet()
+        used = await counted(store, answer.headers["x-guardproxy-session-id"])
+        assert (used["s:input_tokens"], used["s:output_tokens"]) == ((20, 0), (10, 0))
+
+
 @pytest.mark.parametrize("sent", [FIRST.body(), gzip.compress(FIRST.body()) + b"junk"], ids=["plain", "with junk"])
 async def test_an_answer_that_is_not_in_the_encoding_that_it_names(store: Store, sent: bytes) -> None:
     """It was made, so it is charged as it was held. Of a stream the client is told in it (`listen`)."""

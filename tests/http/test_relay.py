@@ -173,6 +173,9 @@ MISMATCH = {
     "asked for JSON, got a stream": ({"stream": False}, Raw([b"".join(STREAM)], "text/event-stream")),
     "a charset": ({}, Raw([ODD], "application/json; charset=utf-8")),
     "no type at all": ({}, Raw([ODD], "")),
+    "asked for a stream, got JSON without a type": ({"stream": True}, Raw([ODD], "")),
+    "asked for a stream, got JSON as text": ({"stream": True}, Raw([b"\n" + ODD], "text/plain")),
+    "asked for a stream, got a stream as text": ({"stream": True, **ASKED}, Raw([b"".join(STREAM)], "text/plain")),
 }
 
 

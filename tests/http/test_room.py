@@ -317,6 +317,17 @@ async def test_9_a_route_that_is_not_counted_is_refused_where_there_are_budgets(
             assert (await running.post({"model": "m", "input": "x"}, path=path)).status == 200
 
 
+@pytest.mark.parametrize("path", ["/v1/messages/count_tokens", "/v1/responses/input_tokens"])
+async def test_what_only_counts_tokens_uses_none(store: Store, path: str) -> None:
+    budgets = [budget("org", "cost_usd", 5), budget("org", "requests", 1)]
+    async with live(store, budgets=budgets) as running:
+        running.provider.script = lambda _got: Said(raw=b'{"input_tokens":2095}')
+        assert (await running.post({"model": "m", "input": "x"}, path=path)).json == {"input_tokens": 2095}
+        await running.proxy.quiet()
+        assert sorted(used for used, _ in (await counters(store)).values()) == [0, 1]
+        assert (await running.post({"model": "m", "input": "x"}, path=path)).status == 400, "it is a request"
+
+
 async def test_an_observing_policy_counts_and_refuses_nothing(store: Store) -> None:
     async with live(store, budgets=[budget("org", "requests", 1)], policy={"mode": "observe"}) as running:
         answers = [await ask(running) for _ in range(3)]
