@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -150,7 +151,7 @@ def _decide(
     print(f"approval {one.id}: {said.format(by=one.by, tool=one.tool)}; {approvals.what_next(one)}")
 
 
-def _with_runs(config: Config, org: str, work: Callable[[Runs], Awaitable[T]], *, reads: bool = False) -> T:
+def _with_runs(config: Config, org: str, work: Callable[[Runs], Awaitable[T]], *, reads: bool | None = False) -> T:
     from guardproxy.http import reach  # noqa: PLC0415
     from guardproxy.http.sessions import Runs  # noqa: PLC0415
 
@@ -175,15 +176,16 @@ def _change(
     return _with_runs(config, given.org, noted)
 
 
-def _sealer(config: Config, *, reads: bool) -> Sealer:
-    """What opens the content; for who does not read any, one that opens nothing: then no secret is asked for."""
+def _sealer(config: Config, *, reads: bool | None) -> Sealer:
+    """What opens the content. False: nothing, and no secret is asked for. None: nothing where there is no secret."""
     from guardproxy import secrets  # noqa: PLC0415
     from guardproxy.http.sealed import Sealer  # noqa: PLC0415
 
-    if not reads:
-        return Sealer(os.urandom(32))
-    found = secrets.find(os.environ, config.data_dir, shared_store=bool(config.store.url))
-    return Sealer(secrets.derive(found).ledger)
+    with nullcontext() if reads else suppress(ConfigError):
+        if reads is not False:
+            found = secrets.find(os.environ, config.data_dir, shared_store=bool(config.store.url))
+            return Sealer(secrets.derive(found).ledger)
+    return Sealer(os.urandom(32))
 
 
 def _reads(given: argparse.Namespace) -> bool:
@@ -245,7 +247,7 @@ def _list_sessions(config: Config, given: argparse.Namespace) -> None:
 def _show_session(config: Config, given: argparse.Namespace) -> None:
     from guardproxy.http import in_words, reach  # noqa: PLC0415
 
-    run = _with_runs(config, given.org, lambda runs: runs.shown(given.subject))
+    run = _with_runs(config, given.org, lambda runs: runs.shown(given.subject), reads=_reads(given) and None)
     print("\n".join(in_words.paragraphs(run, reach.options(given.config, given.data_dir, given.org))))
 
 

@@ -18,7 +18,7 @@ import pytest
 from guardproxy import cli, secrets
 from guardproxy.config import build
 from guardproxy.http import in_words, reach
-from guardproxy.http.sealed import CHECKPOINT, Held, Sealer
+from guardproxy.http.sealed import ANSWER, CHECKPOINT, Held, Sealer
 from guardproxy.store import embedded
 from guardproxy.store.approvals import Approval
 from guardproxy.store.embedded import Embedded
@@ -79,6 +79,26 @@ def key() -> bytes:
 
 def ask(file: Path, key: bytes, name: str, held: Held = CALL) -> None:
     do(file, lambda store: store.approvals.open(ORG, approval(name, held, key)))
+
+
+def test_an_answer_that_did_not_pass_is_shown(
+    file: Path, run: Run, key: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To who has the secret; to others all but that."""
+    said = {"text": "All tests pass.", "wrong": ["run_tests never succeeded"], "calls": []}
+    sealed = Sealer(key).seal(ANSWER, "s", json.dumps(said).encode())
+
+    async def kept(store: Store) -> None:
+        await Agent(store, session="s").begin(org=ORG)
+        await store.checkpoints.put(ORG, "s\x1fanswer", sealed, 0)
+
+    do(file, kept)
+    code, out, err = run("sessions", "show", "s")
+    assert (code, err) == (0, "")
+    assert "answer     All tests pass. (not handed on)\nnot passed run_tests never succeeded\n" in out
+    monkeypatch.delenv(secrets.VARIABLE)
+    code, out, err = run("sessions", "show", "s")
+    assert (code, err, "not passed" in out) == (0, "", False)
 
 
 def test_approvals(file: Path, run: Run, key: bytes) -> None:
