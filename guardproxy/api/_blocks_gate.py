@@ -16,7 +16,7 @@ from guardproxy.api._blocks_cut import CALLING, Numbers, StreamCut
 from guardproxy.api._blocks_halt import Halt
 from guardproxy.api._blocks_made import event as made
 from guardproxy.api._calls import MAX_CALLS
-from guardproxy.api._gate import GAP, SHORT, Gate, Joint, summed
+from guardproxy.api._gate import GAP, Gate, Joint, summed, torn
 from guardproxy.api._gated import Kind
 from guardproxy.api._json import dumps
 from guardproxy.api._sse import data_of, events_in, payload_of, with_data
@@ -235,7 +235,8 @@ class Giver:
         said = payload.get("delta")
         delta: Fields = {"stop_reason": None, "stop_sequence": None, **(said if isinstance(said, dict) else {})}
         reason = delta["stop_reason"]
-        if not self._calls and reason not in SHORT and (reason == CALLING or self._left_out or not reason):
+        half = self._left_out and torn(self._reader.blocks.built(), str(reason))
+        if not (self._calls or half) and (reason == CALLING or self._left_out or not reason):
             delta["stop_reason"] = "end_turn"
         elif self._calls and not reason:
             delta["stop_reason"] = CALLING

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from guardproxy.api._answer import Answer
 from guardproxy.api._calls import MAX_CALLS, inner_of
 from guardproxy.api._clear import Clear, Piece
-from guardproxy.api._gate import GAP, Gate, Joint, half, summed
+from guardproxy.api._gate import GAP, Gate, Joint, half, summed, torn
 from guardproxy.api._gated import Editor, Kind
 from guardproxy.api._gathered import Fields, Gathered
 from guardproxy.api._joined import Joined
@@ -157,7 +157,9 @@ class Chunks:
             self._joined = Joined(own, own=True)
             self._joined.next = gathered.free(self._early)
         joined, self._given = self._joined, len(kept)
-        joined.stop = late > 0 and not kept and not joined.given
+        choice = self._answer.first
+        cut_short = late > 0 and torn(choice.built(), choice.finish)
+        joined.stop = late > 0 and not kept and not joined.given and not cut_short
         chunks = gathered.chunks[-late:] if late else []
         rest = [[_unnamed(entry) for number, entry in chunk if entry and 0 <= number < self._early] for chunk in chunks]
         out = [joined.made({"tool_calls": entries}) for entries in rest if entries]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from guardproxy.api import _clear
 from guardproxy.api._answer import Answer, Choice
 from guardproxy.api._chat_cut import CALL_REASONS, mend
-from guardproxy.api._gate import GAP, META, SHORT, Joint, summed
+from guardproxy.api._gate import GAP, META, Joint, summed, torn
 from guardproxy.api._gathered import CALLS, Fields, Gathered, choices, said
 from guardproxy.api._joined import Joined, add_usage
 from guardproxy.api._json import dumps
@@ -69,7 +69,7 @@ class Completion:
             for key in CALLS:
                 message.pop(key, None)
             message["content"] = message.get("content") or ""
-            if choice.get("finish_reason") not in SHORT:
+            if not torn(self._answer.first.built(), self._answer.first.finish):
                 choice["finish_reason"] = "stop"
         return True
 

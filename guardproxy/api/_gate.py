@@ -60,7 +60,9 @@ META = ("id", "object", "created", "model", "system_fingerprint")
 SHORT = frozenset(
     ("length", "content_filter", "max_tokens", "model_context_window_exceeded", "max_output_tokens", "incomplete")
 )
-"""Reasons of an end that came before the answer was through, on every surface. They stay, whatever is left out."""
+"""Reasons of an end that came before the answer was through, on every surface. Where what is left out is half a call,
+they stay: an answer without its last call ends with `stop` else.
+"""
 
 
 def torn(calls: Sequence[Call], finish: str, *, read: bool = False) -> frozenset[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from guardproxy.api._chat_cut import CALL_REASONS
-from guardproxy.api._gate import GAP, SHORT, Joint, summed
+from guardproxy.api._gate import GAP, Joint, summed
 from guardproxy.api._gathered import CALLS, Fields, choices, is_legacy, said
 from guardproxy.api._json import dumps, peek
 from guardproxy.api._kinds import blocks
@@ -121,7 +121,7 @@ class Joined:
             entry["finish_reason"] = None
             return any(delta.values()) or bool(entry.get("usage"))
         self.finished = True
-        if (self.stop and reason not in SHORT) or (reason in CALL_REASONS and not self.given):
+        if self.stop or (reason in CALL_REASONS and not self.given):
             entry["finish_reason"] = "stop"
         return True
 
