@@ -97,6 +97,8 @@ class ItemEvents:
 
     def release(self, held: Sequence[Event], keep: frozenset[int] | None) -> bytes:
         calls = self._calls()
+        if self._firm:
+            held = [self._one_name(event) for event in held]
         gone = {part for at, part in enumerate(calls) if keep is not None and at not in keep} - self._whole
         if gone:
             self._changed = True
@@ -133,6 +135,20 @@ class ItemEvents:
         fresh = [(part, name) for part, name in found if self._known.get(part) != name]
         self._known.update(fresh)
         return tuple([name for _, name in fresh])
+
+    def _one_name(self, event: Event) -> Event:
+        """A call's event with the name by which it was judged: some clients read the first that is said, others the
+        last.
+        """
+        name = event.part.item.get("name") if event.part is not None and event.part.kind in CALLS else None
+        item = event.payload.get("item")
+        told = item if isinstance(item, dict) else event.payload
+        if not isinstance(name, str) or told.get("name", name) == name:
+            return event
+        self._changed = True
+        mended: Fields = {**told, "name": name}
+        payload = {**event.payload, "item": mended} if told is item else mended
+        return event._replace(plain=with_data(event.plain, dumps(payload)), payload=payload)
 
     def _agreed(self, raw: bytes, payload: Fields) -> tuple[bytes, Fields]:
         """An end that tells of the calls that were heard, or of none: some clients read nothing else."""

@@ -183,6 +183,20 @@ def test_a_call_that_never_ends_is_one_all_the_same() -> None:
     assert [one["call_id"] for one in json.loads(watcher.raw_message())] == ["call_0", "call_1"]
 
 
+def test_a_call_is_given_by_the_name_by_which_it_was_judged() -> None:
+    """Some clients read its name where it begins."""
+    events = [*told(0, CLEAN, FOUL), end(CLEAN)]
+    events[2]["name"] = BAD
+    watcher = responses.watch(ask(stream=True), gate=Gate(lambda tool: tool == BAD))
+    out = watcher.feed(stream(events)) + watcher.finish()
+    assert BAD.encode() not in out
+    assert [one.name for one in watcher.calls] == ["read"]
+    out += watcher.release()
+    assert BAD.encode() not in out
+    assert [payload["item"]["name"] for payload in payloads(out) if "item" in payload] == ["read"] * 2
+    assert watcher.touched
+
+
 def test_calls_that_nobody_wants_to_judge_pass_as_they_came() -> None:
     for raw in STREAMS.values():
         watcher = responses.watch(ask(stream=True), gate=Gate(lambda _: False, firm=False))
