@@ -171,7 +171,9 @@ class Proxy:
             return await self._route(request, target)
         except GuardError as error:
             return _error(spoken, error)
-        except Exception:  # noqa: BLE001  # a fault of ours: logged once with its place, never shown to a client
+        except Exception as error:  # a fault of ours: logged once with its place, never shown to a client
+            if request.gone and isinstance(error, ConnectionError):  # it left, and its answer came the next moment
+                raise
             self.fault(f"a request to {route[:80]}")
             fault = GuardError("guardproxy failed on this request; its log says where", code="internal_error")
             return _error(spoken, fault)
@@ -209,9 +211,7 @@ class Proxy:
         return response
 
     async def _health(self, route: str) -> Response:
-        if route == "/readyz" and self.draining:
-            return said(503, "draining\n")
-        return said(200, "ok\n")
+        return said(503, "draining\n") if route == "/readyz" and self.draining else said(200, "ok\n")
 
     def _shed(self, surface: ModuleType) -> Response:
         self.telemetry.count("shed", {"reason": "draining" if self.draining else "in_flight"}, 1)

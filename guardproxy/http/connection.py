@@ -220,6 +220,11 @@ class Connection(asyncio.Protocol):
         else:
             coming.late()
 
+    @property
+    def gone(self) -> bool:
+        """Whether nothing can be sent any more: known a moment before `connection_lost`."""
+        return self._transport is None or self._transport.is_closing()
+
     def write(self, data: bytes) -> None:
         """Send bytes. ConnectionResetError: the client is gone."""
         transport = self._transport

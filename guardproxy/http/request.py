@@ -161,6 +161,11 @@ class Request:
         self.begun = True
 
     @property
+    def gone(self) -> bool:
+        """Whether the client has left."""
+        return self._connection.gone
+
+    @property
     def clogged(self) -> bool:
         """Whether the client takes the answer more slowly than it comes: then `drain` waits."""
         return self._connection.clogged

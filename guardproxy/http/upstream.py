@@ -198,9 +198,9 @@ class Upstream:
             message = f"the provider at {self.base} did not answer in time"
             made = UpstreamError.before if isinstance(error, aiohttp.ConnectionTimeoutError) else UpstreamError
             return made(message, status=504, code="upstream_timeout")
-        if isinstance(error, aiohttp.ClientConnectorError | OSError):
+        if isinstance(error, OSError) and not _sent(error):
             message = f"the provider at {self.base} cannot be reached ({error}); check {self._setting}"
-            return (UpstreamError if _sent(error) else UpstreamError.before)(message, code="upstream_unreachable")
+            return UpstreamError.before(message, code="upstream_unreachable")
         message = f"the provider at {self.base} broke off ({type(error).__name__}: {error})"
         return UpstreamError(message, code="upstream_broken")
 

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 from yarl import URL
@@ -14,6 +15,7 @@ from yarl import URL
 from guardproxy.core.view import Identity
 from guardproxy.http import app, intake
 from guardproxy.http.app import Bounds, Proxy
+from guardproxy.http.request import Request
 from guardproxy.store.redis import Store
 from tests.as_written import as_written
 from tests.http_store import held
@@ -262,6 +264,35 @@ async def test_a_fault_of_ours_is_an_error_in_shape(
         assert "inside" not in answer.body.decode()
         assert len([record for record in caplog.records if record.exc_info]) == 1
         assert running.proxy.in_flight == 0
+
+
+ROUTES = ["/v1/images/generations", CHAT, "/v1/embeddings"]
+
+
+@as_written
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("path", ROUTES)
+async def test_an_answer_that_comes_the_moment_its_client_leaves_is_no_fault(
+    path: str, stream: bool, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The loop hears of it with the answer, and before it tells the connection: what is sent then cannot be sent."""
+    leave, send = asyncio.Event(), Request.send
+
+    def sent(request: Request, data: bytes) -> None:
+        request._connection.abort()
+        leave.set()
+        send(request, data)
+
+    async with live(store) as running:
+        monkeypatch.setattr(Request, "send", sent)
+        body = {**GOOD, "input": "x", "stream": stream}
+        with pytest.raises(aiohttp.ClientError):
+            await running.post(body, {"x-guardproxy-session-id": "run"}, path)
+        await asyncio.wait_for(leave.wait(), 5)
+        await running.proxy.quiet()
+        assert running.proxy.in_flight == 0
+        assert [record for record in caplog.records if record.exc_info] == []
+        assert await held(store) == {}
 
 
 async def test_estimates_are_corrected_by_what_the_provider_said(store: Store) -> None:

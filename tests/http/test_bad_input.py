@@ -238,7 +238,8 @@ class Trouble:
 GZIPPED = b"Content-Encoding: gzip"
 # of an answer there was something: it was made as a whole
 MADE = {"half JSON", "half a body", "events, unasked", "half JSON, encoded"}
-GONE = {"closes without a word", "silent", "speaks no HTTP", "speaks a WebSocket"}  # a whole one may have been
+# a whole one may have been
+GONE = {"closes without a word", "silent", "speaks no HTTP", "speaks a WebSocket", "resets the connection"}
 HTML = b"<html><body>Bad gateway</body></html>"
 TROUBLES = [
     Trouble("down", None, 502, "upstream_unreachable", "cannot be reached"),
@@ -252,6 +253,7 @@ TROUBLES = [
         "upstream_broken",
         "another protocol",
     ),
+    Trouble("resets the connection", raw(reset=True), 502, "upstream_broken", "broke off"),
     Trouble(
         "HTML with 200", raw(http("200 OK", HTML, "text/html")), 502, "upstream_not_json", "<html><body>Bad gateway"
     ),
@@ -437,7 +439,7 @@ async def test_encoded_answer(store: Store, heard: Heard) -> None:
         assert await held(store) == {}
 
 
-@pytest.mark.parametrize("trouble", TROUBLES[:5], ids=[trouble.name for trouble in TROUBLES[:5]])
+@pytest.mark.parametrize("trouble", TROUBLES[:6], ids=[trouble.name for trouble in TROUBLES[:6]])
 async def test_upstream_trouble_on_another_route(
     trouble: Trouble, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
