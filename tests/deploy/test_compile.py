@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import ctypes
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import guardproxy
+from tests.as_written import COMPILED as AS_SHIPPED
 from tests.deploy.compiled import CHOSEN, ROOT, modules
 
 HOOK = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]
@@ -105,3 +108,14 @@ def test_the_checks_can_fail() -> None:
 def test_nothing_is_written_beside_the_sources() -> None:
     """It would be imported in the place of a module that has changed since."""
     assert [*Path(ROOT / "guardproxy").rglob("*.so")] == []
+
+
+@pytest.mark.skipif(not AS_SHIPPED, reason="what is compiled is looked at")
+def test_what_is_compiled_shows_nothing_but_its_beginnings() -> None:
+    """What it shows, the loader may replace: then each of its own calls goes by a table (`FLAGS`)."""
+    groups = [*Path(guardproxy.__file__).parents[1].glob("guardproxy_*__mypyc.*.so")]
+    found = {path.name.partition(".")[0]: ctypes.CDLL(str(path)) for path in groups}
+
+    assert len(found) == len(GROUPS)
+    assert all(hasattr(library, f"PyInit_{name}") for name, library in found.items())
+    assert [name for name, library in found.items() if hasattr(library, "CPyDict_GetItem")] == []
