@@ -110,6 +110,11 @@ def is_ours(item: Raw) -> int:
     item_id = item.get("id")
     if isinstance(item_id, str) and item_id.startswith(OURS):
         return 2 if item_id.startswith(OURS[0]) else 1
+    content = item.get("content")
+    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):  # mostly
+        content = content[0].get("text")
+        if isinstance(content, str):
+            return int(content.startswith(GUARD_MARK))
     return int(text_in(item).startswith(GUARD_MARK))
 
 
@@ -253,13 +258,15 @@ def _places(items: Sequence[Raw]) -> list[Place]:
     add, at, begun = found.append, -1, -1
     for item in items:
         at += 1
-        kind = item.get("type")
-        if kind.__class__ is not str:
+        kind = item.get("type") if isinstance(item, dict) else None  # of a dictionary compiled code asks by itself
+        if not isinstance(kind, str):
             kind = kind_of(item)
-        if kind in RESULTS:
-            side = "result"
-        elif kind == "message":
+        if kind == "message":
             side = "said" if item.get("role") == "assistant" else "told"
+        elif kind == "function_call":
+            side = "said"
+        elif kind in RESULTS:
+            side = "result"
         else:
             side = "told" if kind == "mcp_approval_response" else "said"
         if side == "said":

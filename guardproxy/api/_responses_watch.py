@@ -5,8 +5,6 @@ Where calls are taken out of a stream, what follows is counted on, and the respo
 
 from __future__ import annotations
 
-import re
-
 from guardproxy.api._answer import Answer
 from guardproxy.api._chat_halt import RULE
 from guardproxy.api._json import dumps
@@ -26,9 +24,6 @@ from guardproxy.core.model import Ask, Call, Message
 
 SHORT = 24
 """Bytes of a chunk's end that are looked at with the next one: an end may come in pieces."""
-
-_END = re.compile(rb"response\.(?:completed|incomplete|failed)|\[DONE\]|event: error")
-"""Stands in whatever ends a stream."""
 
 
 class ResponsesAnswer:
@@ -100,11 +95,22 @@ class Unedited(Passing):
         self._size += len(chunk)
         if not self._near:
             look = self._edge + chunk
-            self._near = _END.search(look) is not None
+            self._near = _ends_in(look)
             self._edge = look[-SHORT:]
         if self._size > BATCH:
             self._decode()
         return chunk
+
+
+def _ends_in(text: bytes) -> bool:
+    """Whether there stands what stands in whatever ends a stream. An expression would look at each byte, on its own."""
+    return (
+        b"response.completed" in text
+        or b"response.incomplete" in text
+        or b"response.failed" in text
+        or b"[DONE]" in text
+        or b"event: error" in text
+    )
 
 
 class Edits:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from guardproxy.core import pricing
 from guardproxy.core.budget import Need
@@ -90,9 +90,11 @@ class Earlier:
         return Usage(input=need.input_tokens, output=output, estimated=True)
 
 
-@dataclass(slots=True)
 class Outcome:
-    """`outcome`: answered, failed, abandoned. `answer`: calls, text, empty, own. Times in nanoseconds."""
+    """`outcome`: answered, failed, abandoned. `answer`: calls, text, empty, own. Times in nanoseconds.
+
+    No dataclass: one is made for each turn, and there nearly all of it stays as it stands here.
+    """
 
     outcome: str = "abandoned"
     answer: str = ""
@@ -127,7 +129,7 @@ class Outcome:
     ended_ns: int = 0
     begin_ns: int = 0
     settle_ns: int = 0
-    errors: list[str] = field(default_factory=list)
+    errors: list[str]
     reason: str = "first"  # of the last attempt: first, failover, reask, repair, verify, finalize
     earlier: tuple[Earlier, ...] = ()  # the attempts before the last
     objected: tuple[tuple[Objection, Call, int], ...] = ()  # with the call and the attempt, from 1
@@ -140,10 +142,15 @@ class Outcome:
     untold: tuple[bytes, ...] = ()  # of what was sent back, with its results, what the provider has not been sent
     waits_for: str = ""  # id of the approval that the thread waits for from now on
     message: bytes = b""  # an answer that was kept back, and is given now
-    notices: list[str] = field(default_factory=list)  # for the header of that name
+    notices: list[str]  # for the header of that name
     stands: str = ""  # our words in the place of calls that were taken out, where no text was left
     held: Held | None = None  # what it is about, where the client was told that it waits
     status_after: str = "active"  # of the thread: active, need_human, waiting
+
+    def __init__(self, **known: Any) -> None:
+        self.errors, self.notices = [], []
+        for name, value in known.items():
+            setattr(self, name, value)
 
     def fail(self, error: GuardError) -> None:
         """The turn ended in an error of ours or of the provider's."""

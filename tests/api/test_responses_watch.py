@@ -281,6 +281,26 @@ def test_a_stream_that_says_the_same_again_is_halted() -> None:
     assert b"guardproxy action=cut rule=repeated_text" in out
 
 
+ENDINGS = [
+    *[f"event: response.{end}\ndata: {json.dumps({'type': f'response.{end}', 'response': {'id': 'resp_1'}})}" for end in
+      ("completed", "incomplete", "failed")],
+    "data: [DONE]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("end", ENDINGS)
+def test_an_end_is_seen_with_its_last_byte_in_whichever_pieces_it_comes(end: str) -> None:
+    """A stream that nobody edits is read in batches; what may be its end is looked for in each piece."""
+    begun, raw = (STREAMS[0].parent / "text.sse").read_bytes().split(b"event: response.completed")[0], end.encode()
+    for at in range(len(raw)):
+        watcher = responses.watch(ask(stream=True))
+        for part in (begun, raw[:at], raw[at:]):
+            watcher.feed(part)
+            assert not watcher.ended
+        watcher.feed(b"\n\n")
+        assert watcher.ended
+
+
 def test_61_a_line_of_ten_megabytes() -> None:
     text = "x" * 3_000_000
     delta = {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": text}
