@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -43,9 +44,10 @@ OUTCOMES = {
 
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_outcome(name: str) -> None:
-    decided, ended, expected = OUTCOMES[name]
+    decided, (outcome, answer), expected = OUTCOMES[name]
+    ended = partial(Outcome, outcome=outcome, answer=answer)
     asks = [SimpleNamespace(aside=aside) for aside in (False, True)]
-    turn, beside = [SimpleNamespace(decision=Decision(*decided), outcome=Outcome(*ended), ask=ask) for ask in asks]
+    turn, beside = [SimpleNamespace(decision=Decision(*decided), outcome=ended(), ask=ask) for ask in asks]
 
     ours, theirs = (View("s", "main", 1, 0, main=main) for main in (True, False))
 
